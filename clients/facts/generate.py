@@ -100,7 +100,7 @@ def typescript(facts):
 
 
 def go(facts):
-    initials = {"TTL": "TTL", "CA": "CA", "MS": "MS"}
+    initials = {word: word for word in ("TTL", "CA", "MS", "TLS", "GRPC")}
 
     def named(name):
         return "".join(initials.get(word, word.capitalize()) for word in name.split("_"))

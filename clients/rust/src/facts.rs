@@ -15,7 +15,8 @@ pub const ENVIRONMENT_CA: &str = "FENCEPOST_CA";
 pub const ENVIRONMENT_CERT: &str = "FENCEPOST_CERT";
 /// The environment variable that names the PEM file of the key of the client's certificate.
 pub const ENVIRONMENT_KEY: &str = "FENCEPOST_KEY";
-/// The TTL of a lease if the caller names none.
+/// The TTL that a server gives a lease if the caller names none, unless it is configured otherwise.
+/// Clients then send no TTL.
 pub const DEFAULT_TTL_MS: u64 = 30_000;
 /// The shortest TTL that a server accepts, unless it is configured otherwise.
 pub const TTL_MIN_MS: u64 = 1000;
@@ -64,6 +65,50 @@ pub const ERROR_DOMAIN: &str = "fencepost";
 pub const CLASSIC_HOLDER: &str = "classic client";
 /// The reason of a revocation because the stream of a lease with release_on_disconnect ended.
 pub const STREAM_ENDED: &str = "stream ended";
+/// How long a call is repeated while no server answers it, in addition to its wait, if the caller names
+/// no time.
+pub const RETRY_FOR_MS: u64 = 10_000;
+/// The server accepted a connection and sent nothing. Follows the server's address.
+pub const NOT_GRPC_SILENT: &str = "does not speak gRPC, or hangs (it accepted the connection and sent nothing)";
+/// The server closed a connection before it sent anything. Follows the server's address.
+pub const NOT_GRPC_CLOSED: &str = "does not speak gRPC (it closed the connection and sent nothing)";
+/// The same of a TCP connection without TLS. Follows the server's address.
+pub const NOT_GRPC_CLOSED_PLAIN: &str = "does not speak gRPC without TLS (it closed the connection and sent nothing); if it is a port with TLS, write https:// in front of the address";
+/// The server answered plain text with a TLS alert. Permanent. Follows the server's address.
+pub const NOT_GRPC_TLS_ALERT: &str = "does not speak gRPC without TLS (it sent a TLS alert); write https:// in front of the address";
+/// The first bytes of the connection are not HTTP/2: the first line, quoted, or NOT_GRPC_BYTES.
+/// Permanent. Follows the server's address.
+pub const NOT_GRPC_OTHER: &str = "does not speak gRPC (it sent {})";
+/// What NOT_GRPC_OTHER shows if the first line is not text.
+pub const NOT_GRPC_BYTES: &str = "bytes that are not HTTP/2";
+/// The server speaks gRPC or HTTP/2 and answers UNIMPLEMENTED. Permanent. Follows the server's address.
+pub const NOT_FENCEPOST: &str = "does not implement this call: it is not a Fencepost server, or older than this client, or this is its admin port";
+/// The server answered a TLS handshake with other bytes. Permanent. Follows the server's address and a
+/// colon.
+pub const TLS_NOT_TLS: &str = "the server does not speak TLS on this port; if it is a port without TLS, write the address without https://";
+/// Permanent. Follows the server's address and a colon.
+pub const TLS_UNTRUSTED: &str = "the server's certificate is not trusted: it is self-signed, or its authority is not among the trusted ones";
+/// Permanent. Follows the server's address and a colon.
+pub const TLS_EXPIRED: &str = "the server's certificate has expired, by the clock of this machine";
+/// Permanent. Follows the server's address and a colon. The names of the certificate may follow.
+pub const TLS_WRONG_NAME: &str = "the server's certificate is not valid for this name";
+/// Permanent. Follows the server's address and a colon.
+pub const TLS_CLIENT_CERTIFICATE_MISSING: &str = "the server asks for a client certificate, and none was given";
+/// Permanent. Follows the server's address and a colon. The TLS alert may follow.
+pub const TLS_CLIENT_CERTIFICATE_REFUSED: &str = "the server refused the client certificate";
+/// Why a lock is lost: no renewal got through in time, or the process was paused.
+pub const LOST_SILENCE: &str = "its validity ended before a renewal arrived";
+/// Why a lock is lost: the server reports that the TTL passed without a renewal.
+pub const LOST_EXPIRED: &str = "the lease expired";
+/// Why a lock is lost: an operator or the server took it back.
+pub const LOST_REVOKED: &str = "the lease was revoked";
+/// Why a lock is lost: the lease ended longer ago than the server remembers, and another lease was
+/// granted.
+pub const LOST_SUPERSEDED: &str = "another lease was granted since";
+/// Why a lock is lost: the lease ended longer ago than the server remembers.
+pub const LOST_UNKNOWN: &str = "the server does not know the lease";
+/// Why a lock is lost: somebody else who knows the lease id released it.
+pub const LOST_RELEASED: &str = "the lease was released elsewhere";
 /// The reasons of errors, and their gRPC codes.
 pub const REASONS: [(&str, &str); 18] = [
     ("INVALID_FIELD", "INVALID_ARGUMENT"),

@@ -13,7 +13,8 @@ export const ENVIRONMENT_CA = "FENCEPOST_CA";
 export const ENVIRONMENT_CERT = "FENCEPOST_CERT";
 // The environment variable that names the PEM file of the key of the client's certificate.
 export const ENVIRONMENT_KEY = "FENCEPOST_KEY";
-// The TTL of a lease if the caller names none.
+// The TTL that a server gives a lease if the caller names none, unless it is configured otherwise.
+// Clients then send no TTL.
 export const DEFAULT_TTL_MS = 30000;
 // The shortest TTL that a server accepts, unless it is configured otherwise.
 export const TTL_MIN_MS = 1000;
@@ -62,6 +63,50 @@ export const ERROR_DOMAIN = "fencepost";
 export const CLASSIC_HOLDER = "classic client";
 // The reason of a revocation because the stream of a lease with release_on_disconnect ended.
 export const STREAM_ENDED = "stream ended";
+// How long a call is repeated while no server answers it, in addition to its wait, if the caller names
+// no time.
+export const RETRY_FOR_MS = 10000;
+// The server accepted a connection and sent nothing. Follows the server's address.
+export const NOT_GRPC_SILENT = "does not speak gRPC, or hangs (it accepted the connection and sent nothing)";
+// The server closed a connection before it sent anything. Follows the server's address.
+export const NOT_GRPC_CLOSED = "does not speak gRPC (it closed the connection and sent nothing)";
+// The same of a TCP connection without TLS. Follows the server's address.
+export const NOT_GRPC_CLOSED_PLAIN = "does not speak gRPC without TLS (it closed the connection and sent nothing); if it is a port with TLS, write https:// in front of the address";
+// The server answered plain text with a TLS alert. Permanent. Follows the server's address.
+export const NOT_GRPC_TLS_ALERT = "does not speak gRPC without TLS (it sent a TLS alert); write https:// in front of the address";
+// The first bytes of the connection are not HTTP/2: the first line, quoted, or NOT_GRPC_BYTES.
+// Permanent. Follows the server's address.
+export const NOT_GRPC_OTHER = "does not speak gRPC (it sent {})";
+// What NOT_GRPC_OTHER shows if the first line is not text.
+export const NOT_GRPC_BYTES = "bytes that are not HTTP/2";
+// The server speaks gRPC or HTTP/2 and answers UNIMPLEMENTED. Permanent. Follows the server's address.
+export const NOT_FENCEPOST = "does not implement this call: it is not a Fencepost server, or older than this client, or this is its admin port";
+// The server answered a TLS handshake with other bytes. Permanent. Follows the server's address and a
+// colon.
+export const TLS_NOT_TLS = "the server does not speak TLS on this port; if it is a port without TLS, write the address without https://";
+// Permanent. Follows the server's address and a colon.
+export const TLS_UNTRUSTED = "the server's certificate is not trusted: it is self-signed, or its authority is not among the trusted ones";
+// Permanent. Follows the server's address and a colon.
+export const TLS_EXPIRED = "the server's certificate has expired, by the clock of this machine";
+// Permanent. Follows the server's address and a colon. The names of the certificate may follow.
+export const TLS_WRONG_NAME = "the server's certificate is not valid for this name";
+// Permanent. Follows the server's address and a colon.
+export const TLS_CLIENT_CERTIFICATE_MISSING = "the server asks for a client certificate, and none was given";
+// Permanent. Follows the server's address and a colon. The TLS alert may follow.
+export const TLS_CLIENT_CERTIFICATE_REFUSED = "the server refused the client certificate";
+// Why a lock is lost: no renewal got through in time, or the process was paused.
+export const LOST_SILENCE = "its validity ended before a renewal arrived";
+// Why a lock is lost: the server reports that the TTL passed without a renewal.
+export const LOST_EXPIRED = "the lease expired";
+// Why a lock is lost: an operator or the server took it back.
+export const LOST_REVOKED = "the lease was revoked";
+// Why a lock is lost: the lease ended longer ago than the server remembers, and another lease was
+// granted.
+export const LOST_SUPERSEDED = "another lease was granted since";
+// Why a lock is lost: the lease ended longer ago than the server remembers.
+export const LOST_UNKNOWN = "the server does not know the lease";
+// Why a lock is lost: somebody else who knows the lease id released it.
+export const LOST_RELEASED = "the lease was released elsewhere";
 // The reasons of errors, and their gRPC codes.
 export const REASONS: Readonly<Record<string, string>> = {
   INVALID_FIELD: "INVALID_ARGUMENT",

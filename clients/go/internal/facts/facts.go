@@ -23,7 +23,8 @@ const EnvironmentCert = "FENCEPOST_CERT"
 // certificate.
 const EnvironmentKey = "FENCEPOST_KEY"
 
-// DefaultTTLMS: The TTL of a lease if the caller names none.
+// DefaultTTLMS: The TTL that a server gives a lease if the caller names none, unless it is configured
+// otherwise. Clients then send no TTL.
 const DefaultTTLMS = 30000
 
 // TTLMinMS: The shortest TTL that a server accepts, unless it is configured otherwise.
@@ -101,6 +102,74 @@ const ClassicHolder = "classic client"
 // StreamEnded: The reason of a revocation because the stream of a lease with release_on_disconnect
 // ended.
 const StreamEnded = "stream ended"
+
+// RetryForMS: How long a call is repeated while no server answers it, in addition to its wait, if the
+// caller names no time.
+const RetryForMS = 10000
+
+// NotGRPCSilent: The server accepted a connection and sent nothing. Follows the server's address.
+const NotGRPCSilent = "does not speak gRPC, or hangs (it accepted the connection and sent nothing)"
+
+// NotGRPCClosed: The server closed a connection before it sent anything. Follows the server's address.
+const NotGRPCClosed = "does not speak gRPC (it closed the connection and sent nothing)"
+
+// NotGRPCClosedPlain: The same of a TCP connection without TLS. Follows the server's address.
+const NotGRPCClosedPlain = "does not speak gRPC without TLS (it closed the connection and sent nothing); if it is a port with TLS, write https:// in front of the address"
+
+// NotGRPCTLSAlert: The server answered plain text with a TLS alert. Permanent. Follows the server's
+// address.
+const NotGRPCTLSAlert = "does not speak gRPC without TLS (it sent a TLS alert); write https:// in front of the address"
+
+// NotGRPCOther: The first bytes of the connection are not HTTP/2: the first line, quoted, or
+// NOT_GRPC_BYTES. Permanent. Follows the server's address.
+const NotGRPCOther = "does not speak gRPC (it sent {})"
+
+// NotGRPCBytes: What NOT_GRPC_OTHER shows if the first line is not text.
+const NotGRPCBytes = "bytes that are not HTTP/2"
+
+// NotFencepost: The server speaks gRPC or HTTP/2 and answers UNIMPLEMENTED. Permanent. Follows the
+// server's address.
+const NotFencepost = "does not implement this call: it is not a Fencepost server, or older than this client, or this is its admin port"
+
+// TLSNotTLS: The server answered a TLS handshake with other bytes. Permanent. Follows the server's
+// address and a colon.
+const TLSNotTLS = "the server does not speak TLS on this port; if it is a port without TLS, write the address without https://"
+
+// TLSUntrusted: Permanent. Follows the server's address and a colon.
+const TLSUntrusted = "the server's certificate is not trusted: it is self-signed, or its authority is not among the trusted ones"
+
+// TLSExpired: Permanent. Follows the server's address and a colon.
+const TLSExpired = "the server's certificate has expired, by the clock of this machine"
+
+// TLSWrongName: Permanent. Follows the server's address and a colon. The names of the certificate may
+// follow.
+const TLSWrongName = "the server's certificate is not valid for this name"
+
+// TLSClientCertificateMissing: Permanent. Follows the server's address and a colon.
+const TLSClientCertificateMissing = "the server asks for a client certificate, and none was given"
+
+// TLSClientCertificateRefused: Permanent. Follows the server's address and a colon. The TLS alert may
+// follow.
+const TLSClientCertificateRefused = "the server refused the client certificate"
+
+// LostSilence: Why a lock is lost: no renewal got through in time, or the process was paused.
+const LostSilence = "its validity ended before a renewal arrived"
+
+// LostExpired: Why a lock is lost: the server reports that the TTL passed without a renewal.
+const LostExpired = "the lease expired"
+
+// LostRevoked: Why a lock is lost: an operator or the server took it back.
+const LostRevoked = "the lease was revoked"
+
+// LostSuperseded: Why a lock is lost: the lease ended longer ago than the server remembers, and
+// another lease was granted.
+const LostSuperseded = "another lease was granted since"
+
+// LostUnknown: Why a lock is lost: the lease ended longer ago than the server remembers.
+const LostUnknown = "the server does not know the lease"
+
+// LostReleased: Why a lock is lost: somebody else who knows the lease id released it.
+const LostReleased = "the lease was released elsewhere"
 
 // Reasons: the reasons of errors, and their gRPC codes.
 var Reasons = map[string]string{

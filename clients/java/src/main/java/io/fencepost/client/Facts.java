@@ -28,7 +28,10 @@ public final class Facts {
     /** The environment variable that names the PEM file of the key of the client's certificate. */
     public static final String ENVIRONMENT_KEY = "FENCEPOST_KEY";
 
-    /** The TTL of a lease if the caller names none. */
+    /**
+     * The TTL that a server gives a lease if the caller names none, unless it is configured
+     * otherwise. Clients then send no TTL.
+     */
     public static final long DEFAULT_TTL_MS = 30000L;
 
     /** The shortest TTL that a server accepts, unless it is configured otherwise. */
@@ -108,6 +111,84 @@ public final class Facts {
 
     /** The reason of a revocation because the stream of a lease with release_on_disconnect ended. */
     public static final String STREAM_ENDED = "stream ended";
+
+    /**
+     * How long a call is repeated while no server answers it, in addition to its wait, if the
+     * caller names no time.
+     */
+    public static final long RETRY_FOR_MS = 10000L;
+
+    /** The server accepted a connection and sent nothing. Follows the server's address. */
+    public static final String NOT_GRPC_SILENT = "does not speak gRPC, or hangs (it accepted the connection and sent nothing)";
+
+    /** The server closed a connection before it sent anything. Follows the server's address. */
+    public static final String NOT_GRPC_CLOSED = "does not speak gRPC (it closed the connection and sent nothing)";
+
+    /** The same of a TCP connection without TLS. Follows the server's address. */
+    public static final String NOT_GRPC_CLOSED_PLAIN = "does not speak gRPC without TLS (it closed the connection and sent nothing); if it is a port with TLS, write https:// in front of the address";
+
+    /** The server answered plain text with a TLS alert. Permanent. Follows the server's address. */
+    public static final String NOT_GRPC_TLS_ALERT = "does not speak gRPC without TLS (it sent a TLS alert); write https:// in front of the address";
+
+    /**
+     * The first bytes of the connection are not HTTP/2: the first line, quoted, or
+     * NOT_GRPC_BYTES. Permanent. Follows the server's address.
+     */
+    public static final String NOT_GRPC_OTHER = "does not speak gRPC (it sent {})";
+
+    /** What NOT_GRPC_OTHER shows if the first line is not text. */
+    public static final String NOT_GRPC_BYTES = "bytes that are not HTTP/2";
+
+    /**
+     * The server speaks gRPC or HTTP/2 and answers UNIMPLEMENTED. Permanent. Follows the
+     * server's address.
+     */
+    public static final String NOT_FENCEPOST = "does not implement this call: it is not a Fencepost server, or older than this client, or this is its admin port";
+
+    /**
+     * The server answered a TLS handshake with other bytes. Permanent. Follows the server's
+     * address and a colon.
+     */
+    public static final String TLS_NOT_TLS = "the server does not speak TLS on this port; if it is a port without TLS, write the address without https://";
+
+    /** Permanent. Follows the server's address and a colon. */
+    public static final String TLS_UNTRUSTED = "the server's certificate is not trusted: it is self-signed, or its authority is not among the trusted ones";
+
+    /** Permanent. Follows the server's address and a colon. */
+    public static final String TLS_EXPIRED = "the server's certificate has expired, by the clock of this machine";
+
+    /**
+     * Permanent. Follows the server's address and a colon. The names of the certificate may
+     * follow.
+     */
+    public static final String TLS_WRONG_NAME = "the server's certificate is not valid for this name";
+
+    /** Permanent. Follows the server's address and a colon. */
+    public static final String TLS_CLIENT_CERTIFICATE_MISSING = "the server asks for a client certificate, and none was given";
+
+    /** Permanent. Follows the server's address and a colon. The TLS alert may follow. */
+    public static final String TLS_CLIENT_CERTIFICATE_REFUSED = "the server refused the client certificate";
+
+    /** Why a lock is lost: no renewal got through in time, or the process was paused. */
+    public static final String LOST_SILENCE = "its validity ended before a renewal arrived";
+
+    /** Why a lock is lost: the server reports that the TTL passed without a renewal. */
+    public static final String LOST_EXPIRED = "the lease expired";
+
+    /** Why a lock is lost: an operator or the server took it back. */
+    public static final String LOST_REVOKED = "the lease was revoked";
+
+    /**
+     * Why a lock is lost: the lease ended longer ago than the server remembers, and another
+     * lease was granted.
+     */
+    public static final String LOST_SUPERSEDED = "another lease was granted since";
+
+    /** Why a lock is lost: the lease ended longer ago than the server remembers. */
+    public static final String LOST_UNKNOWN = "the server does not know the lease";
+
+    /** Why a lock is lost: somebody else who knows the lease id released it. */
+    public static final String LOST_RELEASED = "the lease was released elsewhere";
 
     /** The reasons of errors, and their gRPC codes. */
     public static final Map<String, String> REASONS = Map.ofEntries(
