@@ -15,6 +15,8 @@ from textwrap import wrap
 CLIENTS = Path(__file__).resolve().parent.parent
 ORIGIN = "Written by clients/facts/generate.py: change clients/facts.json, clients/guards or lock.proto, and run it."
 COLUMNS = 100
+# As in rustfmt.toml.
+RUST_COLUMNS = 120
 # The parameters of the statements, always in this order.
 PARAMETER = re.compile(r":(?:lock_name|token|grant_id)\b")
 
@@ -152,7 +154,11 @@ def rust(facts):
         elif name.endswith("_BYTES_MAX"):
             kind = "usize"
         digits = f"{value:_}" if isinstance(value, int) and value >= 10_000 else json.dumps(value)
-        out += [*comment("///", about), f"pub const {name}: {kind} = {digits};"]
+        line = f"pub const {name}: {kind} = {digits};"
+        if len(line) > RUST_COLUMNS:
+            # A backslash leaves out the end of the line and the indentation of the next one.
+            line = " \\\n".join(wrap(line, RUST_COLUMNS - 2, subsequent_indent=" " * 4, break_long_words=False))
+        out += [*comment("///", about), line]
     out += ["/// The reasons of errors, and their gRPC codes."]
     out += [f"pub const REASONS: [(&str, &str); {len(reasons())}] = ["]
     out += [f"    ({quoted(reason)}, {quoted(code)})," for reason, code in reasons().items()] + ["];"]

@@ -73,21 +73,26 @@ pub const NOT_GRPC_SILENT: &str = "does not speak gRPC, or hangs (it accepted th
 /// The server closed a connection before it sent anything. Follows the server's address.
 pub const NOT_GRPC_CLOSED: &str = "does not speak gRPC (it closed the connection and sent nothing)";
 /// The same of a TCP connection without TLS. Follows the server's address.
-pub const NOT_GRPC_CLOSED_PLAIN: &str = "does not speak gRPC without TLS (it closed the connection and sent nothing); if it is a port with TLS, write https:// in front of the address";
+pub const NOT_GRPC_CLOSED_PLAIN: &str = "does not speak gRPC without TLS (it closed the connection and sent nothing); \
+    if it is a port with TLS, write https:// in front of the address";
 /// The server answered plain text with a TLS alert. Permanent. Follows the server's address.
-pub const NOT_GRPC_TLS_ALERT: &str = "does not speak gRPC without TLS (it sent a TLS alert); write https:// in front of the address";
+pub const NOT_GRPC_TLS_ALERT: &str = "does not speak gRPC without TLS (it sent a TLS alert); write https:// in front \
+    of the address";
 /// The first bytes of the connection are not HTTP/2: the first line, quoted, or NOT_GRPC_BYTES.
 /// Permanent. Follows the server's address.
 pub const NOT_GRPC_OTHER: &str = "does not speak gRPC (it sent {})";
 /// What NOT_GRPC_OTHER shows if the first line is not text.
 pub const NOT_GRPC_BYTES: &str = "bytes that are not HTTP/2";
 /// The server speaks gRPC or HTTP/2 and answers UNIMPLEMENTED. Permanent. Follows the server's address.
-pub const NOT_FENCEPOST: &str = "does not implement this call: it is not a Fencepost server, or older than this client, or this is its admin port";
+pub const NOT_FENCEPOST: &str = "does not implement this call: it is not a Fencepost server, or older than this \
+    client, or this is its admin port";
 /// The server answered a TLS handshake with other bytes. Permanent. Follows the server's address and a
 /// colon.
-pub const TLS_NOT_TLS: &str = "the server does not speak TLS on this port; if it is a port without TLS, write the address without https://";
+pub const TLS_NOT_TLS: &str = "the server does not speak TLS on this port; if it is a port without TLS, write the \
+    address without https://";
 /// Permanent. Follows the server's address and a colon.
-pub const TLS_UNTRUSTED: &str = "the server's certificate is not trusted: it is self-signed, or its authority is not among the trusted ones";
+pub const TLS_UNTRUSTED: &str = "the server's certificate is not trusted: it is self-signed, or its authority is not \
+    among the trusted ones";
 /// Permanent. Follows the server's address and a colon.
 pub const TLS_EXPIRED: &str = "the server's certificate has expired, by the clock of this machine";
 /// Permanent. Follows the server's address and a colon. The names of the certificate may follow.
