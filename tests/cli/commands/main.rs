@@ -15,6 +15,7 @@ mod hold;
 mod marks;
 mod port_file;
 mod quorum;
+mod recipes;
 #[path = "../../support/redis.rs"]
 mod redis;
 mod refusals;

@@ -38,3 +38,14 @@ fn every_mark_has_its_mutant_and_every_mutant_its_mark() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
     assert!(names.len() >= 30);
 }
+
+/// `make mutants` writes the results. A mutant that was deleted or renamed since has no row there.
+#[test]
+fn the_results_name_no_mutant_that_is_gone() {
+    let names: BTreeSet<_> = table::mutants().map(|mutant| mutant.name).collect();
+    let rows = include_str!("RESULTS.md").lines().skip_while(|line| !line.starts_with("|---")).skip(1);
+    let gone: Vec<_> = rows.filter_map(|row| row.split(" | ").next()?.strip_prefix("| ")).collect();
+    assert!(gone.len() >= 30, "{gone:?}");
+    let gone: Vec<_> = gone.into_iter().filter(|name| !names.contains(name)).collect();
+    assert_eq!(gone, Vec::<&str>::new(), "delete their rows, or run make mutants");
+}

@@ -2,7 +2,7 @@
 
 use super::{
     code::{code_of, has_word, named_below, without_literals, words_of},
-    rules::{check, is_test},
+    rules::{binary, check, is_test, size},
 };
 
 fn refused(path: &str, text: &str, because: &str) {
@@ -22,6 +22,18 @@ fn long_files_are_refused() {
     passes("src/store/quorum/lua/a.lua", &"\n".repeat(40));
     refused("src/store/quorum/lua/a.lua", &"\n".repeat(41), "at most 40");
     passes("README.md", &"\n".repeat(4000));
+}
+
+/// A package of 2.9 MB was once committed by accident.
+#[test]
+fn large_files_and_binaries_are_refused() {
+    assert_eq!(size("Cargo.lock", 200_000), None);
+    assert_eq!(
+        size("profiler.whl", 2_936_517).unwrap(),
+        "profiler.whl: 2936517 bytes; at most 200000: remove it, and add it to .gitignore"
+    );
+    assert_eq!(binary("profiler.whl").unwrap(), "profiler.whl: not text: remove it, and add it to .gitignore");
+    assert_eq!(binary("proto/baseline.binpb"), None);
 }
 
 #[test]

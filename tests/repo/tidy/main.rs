@@ -1,4 +1,4 @@
-//! Rules of this repository that no other tool checks: lengths of files and lines, dependencies between modules,
+//! Rules of this repository that no other tool checks: sizes of files, lengths of lines, dependencies between modules,
 //! forbidden code. `cases` tests each rule.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
@@ -19,8 +19,11 @@ fn the_repository_follows_its_rules() {
     let mut violations = Vec::new();
     let mut rust_files = 0;
     for path in files(root) {
-        // Skips files that git lists although they were deleted, and files that are not text.
-        let Some(text) = fs::read(root.join(&path)).ok().and_then(|bytes| String::from_utf8(bytes).ok()) else {
+        // Git lists deleted files, too.
+        let Ok(bytes) = fs::read(root.join(&path)) else { continue };
+        violations.extend(rules::size(&path, bytes.len()));
+        let Ok(text) = String::from_utf8(bytes) else {
+            violations.extend(rules::binary(&path));
             continue;
         };
         rust_files += usize::from(path.ends_with(".rs"));

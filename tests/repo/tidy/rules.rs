@@ -4,6 +4,10 @@ use crate::code::{code_of, has_word, named_below, without_literals, words_of};
 
 const RUST_LINES_MAX: usize = 400;
 const LUA_LINES_MAX: usize = 40;
+/// A larger file is build output, a download or a recording, none of which belongs in the repository.
+const FILE_BYTES_MAX: usize = 200_000;
+/// The only file that is not text: the API as released, which `proto/tests/compat` reads.
+const BINARY: &str = "proto/baseline.binpb";
 /// The longest line of Rust, Markdown and proto files.
 const COLUMNS_MAX: usize = 120;
 
@@ -22,7 +26,18 @@ const INSTALLED: [&str; 8] =
 /// Programs that tests may start, because a minimal Debian has them, or the README requires them.
 const PRESENT: [&str; 3] = ["env", "git", "setsid"];
 
-/// All violations in a file.
+/// A file that is too large.
+pub(crate) fn size(path: &str, bytes: usize) -> Option<String> {
+    (bytes > FILE_BYTES_MAX)
+        .then(|| format!("{path}: {bytes} bytes; at most {FILE_BYTES_MAX}: remove it, and add it to .gitignore"))
+}
+
+/// A file that is not text.
+pub(crate) fn binary(path: &str) -> Option<String> {
+    (path != BINARY).then(|| format!("{path}: not text: remove it, and add it to .gitignore"))
+}
+
+/// All violations in a text file.
 pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
     let mut violations = machine_paths(path, text);
     let lines_max = match path.rsplit('.').next() {
