@@ -129,7 +129,7 @@ pub struct Grant {
     pub token: u64,
     /// The grant id.
     pub grant: String,
-    /// Until when it is valid by the client's clock (DESIGN section 5).
+    /// Until when it is valid by the client's clock (`held_for` in `lock.proto`).
     pub valid_until: Nanos,
     /// How long the server held the request before it asked its store (`held_for`).
     pub held_for: Nanos,
@@ -267,7 +267,7 @@ pub struct Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Guarantees {
-    /// Everything in DESIGN section 1.
+    /// All promises of docs/architecture.md.
     All,
     /// Only what does not depend on the store's memory: no exclusion, FIFO, or one effect per request. Data was lost.
     NotMemory,

@@ -5,8 +5,8 @@
 //!
 //! - Two faults of the same domain never overlap.
 //! - Data is not lost in a history in which the clock goes back, before or after that, and not within a moment of a
-//!   restart: there the promise of rising tokens ends (DESIGN, S2: a forgotten skip with a clock error above the time
-//!   since; k restarts within k seconds).
+//!   restart: there the promise of rising tokens ends (S2 in docs/architecture.md: a forgotten skip with a clock error
+//!   above the time since; k restarts within k seconds).
 //! - The clock is not set while Redis is not there.
 
 use crate::{

@@ -1,6 +1,6 @@
-//! The stores protected by the locks. For each lock a number that its holders increment, once with a fence (DESIGN
-//! section 7), and once without, as a control that shows the effect of the fence. Each step is recorded in the order of
-//! processing.
+//! The stores protected by the locks. For each lock a number that its holders increment, once with a fence
+//! (docs/fencing.md), and once without, as a control that shows the effect of the fence. Each step is recorded in the
+//! order of processing.
 //!
 //! A read raises the fence, so that the value read stays current while its reader may write.
 

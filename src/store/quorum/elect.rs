@@ -27,7 +27,7 @@ const RANK_PAUSE: Duration = Duration::from_millis(200);
 const SIGHT_AGE_MAX: Duration = Duration::from_millis(900);
 /// What a server told that does not live is deleted at the nodes after so much silence.
 const GONE_AFTER: Duration = Duration::from_secs(30);
-/// The rates of two clocks differ by this part of them, at most: DESIGN's drift of 1 %.
+/// The rates of two clocks differ by this part of them, at most: the drift of 1 % that a holder keeps back, too.
 const CLOCKS_DIFFER_BY: u32 = 100;
 /// A server that lives is seen to beat again within this time after it was seen first.
 const KNOWN_AFTER: Duration = Duration::from_millis(900);

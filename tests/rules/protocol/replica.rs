@@ -131,7 +131,7 @@ impl Protocol {
         let attempt = call.attempt;
         let reply = match outcome {
             CallOutcome::Granted { left } => {
-                // DESIGN 5: validity counts from the sending of this attempt, plus the time that the server held it
+                // Validity counts from the sending of this attempt, plus the time that the server held it
                 // before it sent the command.
                 let held_for = sent.since(call.arrived);
                 let from = call.sent.after(held_for);

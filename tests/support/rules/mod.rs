@@ -1,4 +1,4 @@
-//! Tests the rules of a lock against an oracle, which was written from the design and not from the rules.
+//! Tests the rules of a lock against an oracle, which was written from the API and not from the rules.
 //!
 //! A [`World`] runs each command through the rules and the [`Oracle`], and compares answers, effects and views. A
 //! [`History`] of the answers checks guarantees that need no oracle.

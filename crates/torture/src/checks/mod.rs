@@ -1,4 +1,4 @@
-//! The checks of a history: the promises of DESIGN section 1 against what really happened.
+//! The checks of a history: the promises of docs/architecture.md against what really happened.
 //!
 //! They sort and sweep; tokens give the order, so no search is needed. Where an outcome is unknown, a check assumes
 //! what favours the server: an Acquire without an answer may have been granted at any time after it was sent, a Release

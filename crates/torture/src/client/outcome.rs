@@ -1,5 +1,5 @@
-//! The meaning of answers, and the validity of leases (DESIGN section 5), implemented independently of the client
-//! library under test.
+//! The meaning of answers, and the validity of leases (`held_for` in `lock.proto`), implemented independently of the
+//! client library under test.
 
 use crate::clock;
 use fencepost_proto::v1::{self, acquire_response::Outcome};
@@ -16,7 +16,7 @@ pub(super) fn wire(time: Duration) -> Option<prost_types::Duration> {
     time.try_into().ok()
 }
 
-/// The safety margin of a TTL: 1 % for drift, and the margin of the design.
+/// The safety margin of a TTL: 1 % for drift, and the margin of `lock.proto`.
 pub(super) fn safety_margin(ttl: Duration) -> Duration {
     ttl / 100 + (ttl / 20).max(Duration::from_millis(20))
 }
