@@ -13,11 +13,13 @@ fn health(address: &str, flags: &[&str]) -> Ended {
     Process::start(&mut fencepost(&[&["health", "--admin-listen", address], flags].concat())).ended()
 }
 
-/// The value of a gauge.
-fn gauge(address: &str, name: &str) -> String {
-    let text = get(address, "/metrics").body;
-    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
-    line.unwrap_or_else(|| panic!("{name} is not in {text}")).to_owned()
+/// Waits until a gauge has this value: the server sets it after the state that it shows.
+fn await_gauge(address: &str, name: &str, value: &str) {
+    await_that(&format!("{name} {value}"), || {
+        let text = get(address, "/metrics").body;
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+        line.unwrap_or_else(|| panic!("{name} is not in {text}")) == value
+    });
 }
 
 #[test]
@@ -28,8 +30,8 @@ fn a_server_in_memory_is_ready() {
     assert_eq!((ready.status, ready.body.as_str()), (200, "ready\n"));
     assert_eq!(health(&address, &[]).expect(0).out, "ready\n");
     assert_eq!(health(&address, &["--live"]).expect(0).out, "ok\n");
-    assert_eq!(gauge(&address, "fencepost_store_up"), "1");
-    assert_eq!(gauge(&address, "fencepost_draining"), "0");
+    await_gauge(&address, "fencepost_store_up", "1");
+    await_gauge(&address, "fencepost_draining", "0");
     drop(server);
 }
 
@@ -46,13 +48,13 @@ fn a_server_is_ready_while_its_redis_is_there() {
 
     let mut redis = Redis::start_at(port, &[]);
     await_that("readiness", || ready().status == 200);
-    assert_eq!(gauge(&address, "fencepost_store_up"), "1");
+    await_gauge(&address, "fencepost_store_up", "1");
     server.run(&["acquire", "a"]).expect(0);
 
     redis.kill();
     await_that("no readiness", || ready().status == 503);
     assert!(ready().body.starts_with("store down: "), "{:?}", ready());
-    assert_eq!(gauge(&address, "fencepost_store_up"), "0");
+    await_gauge(&address, "fencepost_store_up", "0");
     assert_eq!(get(&address, "/livez").status, 200);
     health(&address, &[]).expect(1).says("not ready: store down: ");
 
@@ -71,7 +73,7 @@ fn the_admin_port_stays_open_during_the_drain() {
     await_that("the drain", || get(&address, "/readyz").status == 503);
     assert!(get(&address, "/readyz").body.starts_with("draining: "));
     assert_eq!(get(&address, "/livez").status, 200);
-    assert_eq!(gauge(&address, "fencepost_draining"), "1");
+    await_gauge(&address, "fencepost_draining", "1");
     health(&address, &[]).expect(1).says("not ready: draining");
     held.signal(Signal::SIGTERM);
     held.ended();
