@@ -4,7 +4,7 @@
 use crate::{
     binary::Server,
     kept::Kept,
-    metrics::{WITH_ADMIN, becomes, metric},
+    metrics::{WITH_ADMIN, becomes, reaches},
     raw_calls::{GRPC, MESSAGE, RawCalls, head},
     support::until,
     tls_server::addr,
@@ -59,7 +59,7 @@ async fn what_sessions_do_not_take_is_bounded_for_the_server_and_costs_no_lease(
         clients
     };
     let clients = Kept::new(addr(&server)).await.beside(burden).await;
-    assert!(metric(&server, "fencepost_refusals_total{bound=\"backlog\"}") >= 4.0);
+    reaches(&server, "fencepost_refusals_total{bound=\"backlog\"}", 4.0).await;
     drop(clients);
     becomes(&server, "fencepost_connections", 0.0).await;
     // There is room again.

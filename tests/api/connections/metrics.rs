@@ -28,6 +28,12 @@ pub(crate) async fn becomes(server: &Server, sample: &str, value: f64) {
     until(async || metric(server, sample) == value).await;
 }
 
+/// Waits until the sample has at least this value. A value that is read once after something else was awaited may not
+/// have moved yet.
+pub(crate) async fn reaches(server: &Server, sample: &str, value: f64) {
+    until(async || metric(server, sample) >= value).await;
+}
+
 #[tokio::test]
 async fn connections_and_refusals_are_counted() {
     let bounds = ["--connections-max", "3", "--connections-per-peer", "2"];
@@ -37,7 +43,7 @@ async fn connections_and_refusals_are_counted() {
     let mut open = Vec::new();
     for from in ["127.0.0.2", "127.0.0.2", "127.0.0.3"] {
         open.push(started(connect_from(from, to).await).await);
-        assert_eq!(metric(&server, "fencepost_connections"), f64::from(u8::try_from(open.len()).unwrap()));
+        becomes(&server, "fencepost_connections", f64::from(u8::try_from(open.len()).unwrap())).await;
     }
     drop(connect_from("127.0.0.4", to).await);
     becomes(&server, "fencepost_refusals_total{bound=\"connections\"}", 1.0).await;
@@ -59,7 +65,7 @@ async fn handshakes_and_changes_of_the_tls_files_are_counted() {
     becomes(&server, "fencepost_tls_certificate_expiry_timestamp_seconds", EXPIRY).await;
 
     within(TlsClient::new(addr(&server), &[&authority], None).ask()).await.unwrap();
-    assert_eq!(metric(&server, "fencepost_tls_handshakes_total{outcome=\"ok\"}"), 1.0);
+    becomes(&server, "fencepost_tls_handshakes_total{outcome=\"ok\"}", 1.0).await;
     assert!(within(TlsClient::new(addr(&server), &[&stranger], None).ask()).await.is_err());
     becomes(&server, "fencepost_tls_handshakes_total{outcome=\"failed\"}", 1.0).await;
 
