@@ -1,5 +1,5 @@
 /** Calls that change nothing, repeated on the next server while they fail. */
-import type { Client } from "@connectrpc/connect";
+import { type Client, Code } from "@connectrpc/connect";
 import { now } from "./clock.js";
 import type { Core } from "./core.js";
 import { ClientClosed } from "./errors.js";
@@ -62,6 +62,7 @@ export async function call<T>(
             return answer;
           } catch (error) {
             failure = Failure.of(error, true, connection.address.text);
+            if (failure.code === Code.DeadlineExceeded) connection.overdue();
           }
         }
         signal.throwIfAborted();

@@ -16,8 +16,11 @@ import { LockService } from "./gen/fencepost/v1/lock_pb.js";
 import { Http2, type Pings } from "./http2.js";
 import type { Security, Tls, Tokens } from "./security.js";
 
-/** A connection that is dead without notice is found within 15 s, and an idle server is hardly disturbed. */
-const PINGS: Pings = { interval: 10_000, timeout: 5000 };
+/**
+ * A connection that is dead without notice is found within 3 s if something is asked of it, else within 15 s, and an
+ * idle server is hardly disturbed.
+ */
+const PINGS: Pings = { interval: 10_000, timeout: 5000, unanswered: 1000 };
 
 /** The longest answer: a page of 1,000 locks with the longest names, labels and metadata takes 5 MB. */
 const ANSWER_BYTES_MAX = 16 * 1024 * 1024;
@@ -64,6 +67,16 @@ export class Connection {
       return Failure.connection(this.address.text, error);
     }
     return Failure.local(`${this.address.text}: the connection has ended`, false);
+  }
+
+  /** A message was sent on a stream that the server answers at once. */
+  answerIsDue(): void {
+    this.#current?.answerIsDue();
+  }
+
+  /** A call was not answered in time: the next ones go over a new connection. Other calls may still be answered. */
+  overdue(): void {
+    this.#current?.retire();
   }
 
   /** Ends the connection with all of its calls. It connects again when it is opened again. */

@@ -3,7 +3,8 @@
  *
  * It counts as open when the server has spoken: what only accepts connections may hang. Node, and with it the manager
  * of connections that the transport brings along, counts it as open as soon as the socket is. While requests are open
- * and the server is quiet, pings check it.
+ * and the server is quiet, pings check it; soon, if an answer is due. A connection that does not answer a ping ends with
+ * all of its requests: what is repeated goes over a new one.
  */
 import * as http2 from "node:http2";
 import type { Socket } from "node:net";
@@ -11,13 +12,16 @@ import { TLSSocket } from "node:tls";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { now } from "./clock.js";
 import { CONNECT_TIMEOUT_MS } from "./facts.js";
-import { after } from "./timers.js";
+import { after, afterReading } from "./timers.js";
 import { troubleOf } from "./trouble.js";
 
 /** When pings are sent, and how long their answers may take, in milliseconds. */
 export interface Pings {
+  /** For how long a connection with open requests may be quiet. */
   readonly interval: number;
   readonly timeout: number;
+  /** For how long it may be quiet while something was sent that is answered at once. */
+  readonly unanswered: number;
 }
 
 export class Http2 {
@@ -31,6 +35,9 @@ export class Http2 {
   #requests = 0;
   #timer: NodeJS.Timeout | undefined;
   #pinging: Promise<void> | undefined;
+  /** When the first message was sent that has been followed by no sign of the server. */
+  #unansweredSince: number | undefined;
+  #due: NodeJS.Timeout | undefined;
 
   constructor(origin: string, socket: Socket, pings: Pings, ended: () => void) {
     this.#pings = pings;
@@ -81,8 +88,15 @@ export class Http2 {
       this.#heard();
     });
     stream.once("close", () => (this.#requests -= 1));
+    this.answerIsDue();
     this.#watch();
     return stream;
+  }
+
+  /** A message was sent that the server answers at once. */
+  answerIsDue(): void {
+    this.#unansweredSince ??= now();
+    this.#watchAnswer();
   }
 
   /** Something was read from a stream, which may be one of this connection. */
@@ -96,6 +110,11 @@ export class Http2 {
     await (this.#pinging ??= this.#ping(timeout));
   }
 
+  /** Takes no further requests, and ends with the last one. */
+  retire(): void {
+    this.#session.close();
+  }
+
   /** Ends it together with its requests, which fail with the error. */
   close(error: Error): void {
     this.#ended(error);
@@ -104,6 +123,20 @@ export class Http2 {
 
   #heard(): void {
     this.#heardAt = now();
+    this.#unansweredSince = undefined;
+  }
+
+  #watchAnswer(): void {
+    if (this.#due !== undefined || this.#unansweredSince === undefined || this.#session.destroyed) return;
+    this.#due = after(this.#unansweredSince + this.#pings.unanswered - now(), () => {
+      this.#due = undefined;
+      const since = this.#unansweredSince;
+      if (since !== undefined && now() - since >= this.#pings.unanswered) {
+        void (this.#pinging ??= this.#ping(Math.min(this.#pings.timeout, CONNECT_TIMEOUT_MS)));
+      } else {
+        this.#watchAnswer();
+      }
+    });
   }
 
   #watch(): void {
@@ -118,11 +151,12 @@ export class Http2 {
 
   #ping(timeout: number): Promise<void> {
     return new Promise((resolve) => {
-      const late = after(timeout, () => {
-        this.close(new ConnectError(`no answer to a ping within ${seconds(timeout)}`, Code.Unavailable));
+      const cancel = afterReading(timeout, () => {
+        const text = `it fell silent: no answer to a ping within ${seconds(timeout)}`;
+        this.close(new ConnectError(text, Code.Unavailable));
       });
       const answered = (error: Error | null) => {
-        clearTimeout(late);
+        cancel();
         this.#pinging = undefined;
         if (error === null) this.#heard();
         else this.close(error);

@@ -6,7 +6,7 @@ import { Failure } from "./failure.js";
 import type { AcquireResponse, Lost, RenewedLeases, SessionResponse } from "./gen/fencepost/v1/lock_pb.js";
 import { AcquireResponse_Outcome as Outcome, Detached_Reason as Reason } from "./gen/fencepost/v1/lock_pb.js";
 import { Lease } from "./lease.js";
-import type { Operation } from "./operation.js";
+import type { Carrier, Operation } from "./operation.js";
 import type { Outgoing } from "./operations.js";
 import { Outbox } from "./outbox.js";
 import { lossReason, milliseconds, token } from "./wire.js";
@@ -23,7 +23,7 @@ export interface SessionListener {
   failed(session: Session, failure?: Failure): void;
 }
 
-export class Session {
+export class Session implements Carrier {
   /** The index of its server. */
   readonly server: number;
   readonly #connection: Connection;
@@ -117,9 +117,7 @@ export class Session {
     }
     if (operation.isAcquire) this.#outbox.acquire(operation);
     else this.#outbox.release(operation, lease);
-    operation.queued(() => {
-      this.#withdraw(operation);
-    });
+    operation.queued(this);
     this.#wake?.();
   }
 
@@ -128,7 +126,25 @@ export class Session {
     let failure = await this.#connection.open();
     if (this.hasEnded) this.#connection.close();
     else failure ??= await this.#read();
-    if (this.hasEnded || failure === undefined) return;
+    if (failure !== undefined) this.#fail(failure);
+  }
+
+  withdraw(operation: Operation): void {
+    if (this.#outbox.withdraw(operation)) {
+      operation.settle(new Failure(Code.Canceled, "the operation was withdrawn before it was sent", false));
+    }
+    this.#wake?.();
+  }
+
+  /** If nothing has arrived since the operation was sent, the session fell silent, and ends with its connection. */
+  overdue(operation: Operation): void {
+    this.withdraw(operation);
+    if (operation.sent === undefined || this.#lastReceived > operation.sent) return;
+    this.#fail(Failure.local(`${this.#connection.address.text}: it fell silent`, true));
+  }
+
+  #fail(failure: Failure): void {
+    if (this.hasEnded) return;
     this.close(failure);
     this.#listener.failed(this, failure);
   }
@@ -169,8 +185,11 @@ export class Session {
   async *#outgoing(): AsyncGenerator<Outgoing> {
     while (!this.hasEnded) {
       const message = this.#outbox.next(now());
-      if (message) yield message;
-      else await new Promise<void>((resolve) => (this.#wake = resolve));
+      if (message) {
+        // Not each answer to a beat renews something.
+        if (message.message?.case !== "answer") this.#connection.answerIsDue();
+        yield message;
+      } else await new Promise<void>((resolve) => (this.#wake = resolve));
     }
   }
 
@@ -251,13 +270,6 @@ export class Session {
     this.#outbox.granted(handle, lease, sent);
     this.#proven = true;
     return lease;
-  }
-
-  #withdraw(operation: Operation): void {
-    if (this.#outbox.withdraw(operation)) {
-      operation.settle(new Failure(Code.Canceled, "the operation was withdrawn before it was sent", false));
-    }
-    this.#wake?.();
   }
 
   /** Leases were renewed, by the beat answer sent at `answered` or by their attachment. */

@@ -55,7 +55,7 @@ class Impatient extends Servers {
 
   override connection(index: number): Connection {
     const address = addresses(this.#list)[index] ?? assert.fail();
-    return new Connection(address, { tls: new Tls(), tokens: undefined }, { interval: 100, timeout: this.#timeout });
+    return new Connection(address, { tls: new Tls(), tokens: undefined }, { interval: 100, timeout: this.#timeout, unanswered: 60_000 });
   }
 }
 
