@@ -20,7 +20,7 @@ export interface SessionListener {
   /** It has no room for the lease. */
   full(lease: Lease): void;
   /** It ended by itself, or its server drains. */
-  failed(session: Session, failure?: Failure): void;
+  failed(session: Session, failure: Failure): void;
 }
 
 export class Session implements Carrier {
@@ -56,6 +56,11 @@ export class Session implements Carrier {
 
   get isDraining(): boolean {
     return this.#draining;
+  }
+
+  /** Why it ended; `undefined` while it has not. */
+  get end(): Failure | undefined {
+    return this.#end;
   }
 
   get hasEnded(): boolean {
@@ -292,7 +297,7 @@ export class Session implements Carrier {
     const attachment = this.#outbox.attachment(handle);
     if (attachment === undefined || attachment.number !== attachment.lease.attachment) return;
     attachment.lease.storeUnreachable = true;
-    attachment.lease.atRisk(now);
+    attachment.lease.atRisk(now, "the store of the server cannot be reached");
   }
 
   /** The session no longer keeps a lease alive. */
@@ -314,13 +319,13 @@ export class Session implements Carrier {
     }
     // It stays valid until the known end, and is not renewed here any more.
     lease.onStream = false;
-    lease.atRisk(now);
+    lease.atRisk(now, "another process renews it");
   }
 
   #drains(): void {
     if (this.#draining) return;
     this.#draining = true;
-    this.#listener.failed(this);
+    this.#listener.failed(this, Failure.local("it drains", true));
     this.#listener.changed(this);
   }
 }

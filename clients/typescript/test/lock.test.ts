@@ -32,12 +32,13 @@ void test("a lock that is not free", async (t) => {
   await assert.rejects(client.lock("a"), (error: unknown) => {
     assert.ok(error instanceof Contended);
     assert.deepEqual([error.lockName, error.holders[0]?.holder, error.waiters], ["a", "first", 0]);
-    assert.equal(error.message, '"a" is not free: held by first, 0 waiting');
+    assert.equal(error.message, "a is held by first, 0 waiting");
     return true;
   });
   assert.equal(await client.tryLock("a"), null);
   await assert.rejects(client.lock("a", { wait: 50 }), (error: unknown) => {
     assert.ok(error instanceof TimedOut && error.holders[0]?.holder === "first");
+    assert.equal(error.message, "timed out waiting for a: it is held by first, 0 waiting");
     return true;
   });
 });

@@ -47,7 +47,8 @@ void test("no web proxy is obeyed", async (t) => {
   await once(proxy, "listening");
   const address = `http://127.0.0.1:${String((proxy.address() as net.AddressInfo).port)}`;
   const names = ["http_proxy", "https_proxy", "grpc_proxy", "all_proxy"].flatMap((name) => [name, name.toUpperCase()]);
-  const known = [...names, "no_proxy", "NO_PROXY", "NODE_USE_ENV_PROXY"].map((name) => [name, process.env[name]] as const);
+  const all = [...names, "no_proxy", "NO_PROXY", "NODE_USE_ENV_PROXY"];
+  const known = all.map((name) => [name, process.env[name]] as const);
   after(t, () => {
     proxy.close();
     for (const [name, value] of known) {
