@@ -19,7 +19,7 @@ export class NoGreeting extends Error {
   readonly kind: "unreached" | "silent" | "ended";
 
   constructor(kind: NoGreeting["kind"], cause: unknown) {
-    super("the connection ended before the server said anything", { cause });
+    super(kind === "unreached" ? "no connection" : "the server said nothing on the connection", { cause });
     this.kind = kind;
   }
 }

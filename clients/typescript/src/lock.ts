@@ -7,7 +7,7 @@ import { releaseWhenForgotten } from "./forgotten.js";
 import type { Released } from "./info.js";
 import type { Lease, LeaseListener } from "./lease.js";
 import { release } from "./releasing.js";
-import { traced } from "./traced.js";
+import { callSite, traced } from "./traced.js";
 import type { End } from "./wire.js";
 
 /**
@@ -119,7 +119,7 @@ export class Lock implements AsyncDisposable {
    * its TTL at the latest.
    */
   release(): Promise<Released> {
-    const released = traced(() => release(this.#core, this.#lease));
+    const released = traced(() => release(this.#core, this.#lease), callSite());
     // A caller that does not wait for it is not told, and no unhandled rejection ends the process.
     released.catch(() => undefined);
     return released;

@@ -101,3 +101,16 @@ void test("a process stopped past its TTL learns that before it can write", asyn
   assert.match(String((await lines.next()).value), /^(silence|expired) true$/);
   assert.equal(await exitCode(child), 0);
 });
+
+void test("SIGTERM with the recipe of the README leaves no lock", async (t) => {
+  const server = await start(t);
+  const observer = connect(t, server);
+  const program = `
+    process.once("SIGTERM", async () => { await client.close(); process.exit(143); });
+    await client.lock("a", { ttl: 3600000 }); console.log("ready"); setInterval(() => 0, 1000);`;
+  const { child, lines } = run(t, server.address, program);
+  assert.equal((await lines.next()).value, "ready");
+  child.kill("SIGTERM");
+  assert.equal(await exitCode(child), 143);
+  assert.deepEqual((await observer.get("a")).holders, []);
+});
