@@ -45,7 +45,8 @@ async function says(t: TestContext, address: string, diagnosis: string, options:
 
 void test("nothing listens", async (t) => {
   const closed = connect(t, "127.0.0.1:1", { timeout: 500 });
-  await assert.rejects(closed.watch("a").next(), (error) => error instanceof Unavailable && !(error instanceof Refused));
+  const isUnavailable = (error: unknown) => error instanceof Unavailable && !(error instanceof Refused);
+  await assert.rejects(closed.watch("a").next(), isUnavailable);
   await says(t, "127.0.0.1:1", "127.0.0.1:1: connection refused", { timeout: 500 });
   await says(t, "unix:/nowhere", "unix:/nowhere: no such file or directory", { timeout: 500 });
   await says(t, "nowhere.invalid:1", "nowhere.invalid:1: the host name is not known (ENOTFOUND)", { timeout: 500 });
@@ -53,7 +54,8 @@ void test("nothing listens", async (t) => {
 
 void test("a web server", async (t) => {
   const address = await listening(t, http.createServer());
-  await says(t, address, `${address} does not speak gRPC (it sent "HTTP/1.1 400 Bad Request")`, { timeout: LASTING_MS });
+  const text = `${address} does not speak gRPC (it sent "HTTP/1.1 400 Bad Request")`;
+  await says(t, address, text, { timeout: LASTING_MS });
 });
 
 void test("a Redis", async (t) => {
@@ -164,7 +166,7 @@ void test("a server that has spoken before and closes connections is not taken f
   closes = true;
   await server.stop();
   await assert.rejects(client.get("b"), (error: Error) => {
-    assert.ok(error.message.startsWith("no server could be reached: ") || error.message.startsWith("outcome unknown: "));
+    assert.match(error.message, /^(no server could be reached|outcome unknown): /);
     assert.doesNotMatch(error.message, /gRPC/);
     return true;
   });

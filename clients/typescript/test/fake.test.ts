@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test, { type TestContext } from "node:test";
 import { Contended, LockLost, TimedOut } from "../src/index.js";
 import { FakeServer } from "../src/testing/index.js";
-import { aborted, after, connect, until } from "./support/index.js";
+import { aborted, after, connect, hold, until } from "./support/index.js";
 import { Proxy } from "./support/proxy.js";
 
 async function fake(t: TestContext): Promise<FakeServer> {
@@ -101,7 +101,7 @@ void test("pause: locks are lost in time, and others get them after the pause", 
 void test("a cancelled wait leaves the queue", async (t) => {
   const server = await fake(t);
   const client = connect(t, server.address);
-  await client.lock("a");
+  await hold(t, client.lock("a"));
   const stop = new AbortController();
   const waiting = client.lock("a", { wait: 60_000, signal: stop.signal });
   await until("it waits", async () => (await client.get("a")).waiters === 1);

@@ -3,7 +3,7 @@ import { inspect } from "node:util";
 import test, { type TestContext } from "node:test";
 import { Client, type Logger } from "../src/index.js";
 import { FakeServer } from "../src/testing/index.js";
-import { aborted, after, connect, start, until } from "./support/index.js";
+import { aborted, after, connect, hold, start, until } from "./support/index.js";
 import { Kept } from "./support/logger.js";
 import { Proxy } from "./support/proxy.js";
 import { redis } from "./support/redis.js";
@@ -48,7 +48,7 @@ void test("a server that fails is told once, however often it is tried", async (
   const proxy = await Proxy.start(t, server.address);
   const logger = new Kept();
   const client = connect(t, ["127.0.0.1:1", proxy.address], { logger, timeout: 2000 });
-  await client.lock("a");
+  await hold(t, client.lock("a"));
   const [name, other] = ["127.0.0.1:1", proxy.address];
   assert.deepEqual(logger.lines, [`info server ${name} failed (connection refused), trying ${other}`]);
   assert.deepEqual(logger.fields, [{ server: name, cause: "connection refused" }]);

@@ -58,11 +58,12 @@ const BLOCKS = [
     "client.watch(",
     `import { Client } from "@fencepost/client";
      const client = new Client();
-     const { token } = await client.lock("orders/42");
+     const lock = await client.lock("orders/42");
+     const { token } = lock;
      // The watch does not end.
      process.once("exit", (code) => { if (code !== 9) console.error("the watch ended"); });
      setTimeout(async () => {
-       if ((await client.checkToken("orders/42", token)).status !== "current") process.exit(1);
+       if (!lock.valid() || (await client.checkToken("orders/42", token)).status !== "current") process.exit(1);
        process.exit(9);
      }, 1000);`,
     "",
