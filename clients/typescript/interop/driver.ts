@@ -13,6 +13,7 @@ import {
   OutcomeUnknown,
   Refused,
   TimedOut,
+  Unavailable,
 } from "../src/index.js";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -207,6 +208,9 @@ function failure(error: unknown): Fields {
     return { error: "lost", message, reason: error.reason, successor_token: error.successorToken ?? 0 };
   }
   if (error instanceof Refused) return { error: "refused", message, code: error.code, reason: error.reason ?? "" };
+  if (error instanceof Unavailable) {
+    return { error: "refused", message, code: "UNAVAILABLE", reason: error.reason ?? "" };
+  }
   if (error instanceof OutcomeUnknown) return { error: "outcome_unknown", message };
   if (error instanceof Cancelled) return { error: "cancelled", message };
   if (error instanceof ClientClosed) return { error: "closed", message };

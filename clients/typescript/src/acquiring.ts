@@ -64,6 +64,7 @@ export class Acquiring {
           continue;
         }
       } else {
+        this.#core.servers.answered(server);
         const lease = await this.#decide(outcome);
         if (lease) return lease;
       }
@@ -93,7 +94,8 @@ export class Acquiring {
     const stop = this.#stop.signal;
     const final = await retries.failed(server, failure, stop);
     if (final === undefined && !stop.aborted) return;
-    if (mayBeApplied(final ?? failure, this.#transmissions > 1)) {
+    const known = (final ?? failure).afterSending(retries.mayBeApplied);
+    if (mayBeApplied(known, this.#transmissions > 1)) {
       this.#core.inBackground(withdraw(this.#core, this.#request, this.#transmissions + 1));
     }
     stop.throwIfAborted();
@@ -134,12 +136,13 @@ export class Acquiring {
     this.#core.keeper.add(lease);
     if (lease.loss(now()) === undefined && lease.isLate(now())) {
       await renew(this.#core.keeper, lease, this.#stop.signal);
+      lease.expectNoMore();
     }
     const loss = lease.loss(now());
     const { aborted } = this.#stop.signal;
     if (!aborted && loss === undefined && !lease.isLate(now())) return lease;
     // Behind the caller; the outcome of the release changes nothing here.
-    release(this.#core, lease).catch(() => undefined);
+    release(this.#core, lease, "nobody").catch(() => undefined);
     this.#stop.signal.throwIfAborted();
     if (this.#mayRestart()) return undefined;
     throw loss ?? new LockLost(lease.name, lease.token, "silence");

@@ -1,5 +1,6 @@
 /** Server addresses as people write them. */
 import { isIP, isIPv4, isIPv6 } from "node:net";
+import { mistake } from "./arguments.js";
 import { DEFAULT_PORT, DEFAULT_SERVER, ENVIRONMENT_SERVER } from "./facts.js";
 
 /** Where a server listens. */
@@ -13,11 +14,18 @@ export type Address =
  * @throws TypeError if one is not an address.
  */
 export function addresses(servers: string | readonly string[] | undefined): Address[] {
+  if (servers !== undefined && !isTexts(servers)) {
+    throw mistake("servers", "a string or a list of strings", servers, "");
+  }
   const given = servers ?? process.env[ENVIRONMENT_SERVER] ?? "";
   const texts = (typeof given === "string" ? given.split(",") : given.flatMap((text) => text.split(",")))
     .map((text) => text.trim())
     .filter((text) => text !== "");
   return (texts.length === 0 ? [DEFAULT_SERVER] : texts).map(parse);
+}
+
+function isTexts(servers: unknown): boolean {
+  return [servers].flat().every((text) => typeof text === "string");
 }
 
 /** Parses `host:port`, `host`, `http(s)://host:port`, `unix:/path` or `unix:///path`. */

@@ -1,5 +1,6 @@
 /** Calls that change nothing, repeated on the next server while they fail. */
-import type { Client } from "@connectrpc/connect";
+import { type Client, Code } from "@connectrpc/connect";
+import { checkSignal, checkText } from "./arguments.js";
 import { now } from "./clock.js";
 import type { Core } from "./core.js";
 import { ClientClosed } from "./errors.js";
@@ -8,7 +9,6 @@ import type { LockService } from "./gen/fencepost/v1/lock_pb.js";
 import { eventFrom, infoFrom, type LockInfo, type WatchEvent } from "./info.js";
 import { ANSWER_TIMEOUT_MS } from "./operation.js";
 import { Retries } from "./retries.js";
-import { checkText } from "./wire.js";
 
 type Service = Client<typeof LockService>;
 
@@ -22,6 +22,7 @@ class Stop {
   };
 
   constructor(core: Core, caller: AbortSignal | undefined) {
+    checkSignal(caller);
     this.#core = core;
     this.#caller = caller;
     core.onClose.add(this.#abort);
@@ -62,6 +63,7 @@ export async function call<T>(
             return answer;
           } catch (error) {
             failure = Failure.of(error, true, connection.address.text);
+            if (failure.code === Code.DeadlineExceeded) connection.overdue();
           }
         }
         signal.throwIfAborted();

@@ -10,7 +10,7 @@ import { now } from "./clock.js";
 import type { Core } from "./core.js";
 import { Failure } from "./failure.js";
 import type { Answered } from "./operation.js";
-import { release } from "./releasing.js";
+import { gaveUp, release } from "./releasing.js";
 import { type Request, transmission } from "./request.js";
 import { Retries } from "./retries.js";
 import { transmit, type Transmission } from "./transmission.js";
@@ -36,7 +36,10 @@ export async function withdraw(core: Core, request: Request, attempt: number): P
       return;
     }
     byCall = outcome.isSessionFull;
-    if ((await retries.failed(sent.server, outcome)) !== undefined) return;
+    const final = await retries.failed(sent.server, outcome);
+    if (final === undefined) continue;
+    if (mayBeApplied(final, true)) gaveUp(core, request.message.lockName, final.toError());
+    return;
   }
 }
 
@@ -51,5 +54,5 @@ export function mayBeApplied(failure: Failure, retried: boolean): boolean {
 async function discard(core: Core, { lease }: Answered): Promise<void> {
   if (lease === undefined) return;
   core.keeper.add(lease);
-  await release(core, lease).catch(() => undefined);
+  await release(core, lease, "nobody").catch(() => undefined);
 }

@@ -1,22 +1,22 @@
 /** The client. */
 import { hostname, userInfo } from "node:os";
+import { inspect } from "node:util";
 import { Acquiring } from "./acquiring.js";
 import { addresses } from "./address.js";
+import { checkObject, checkText, checkWhole, mistake } from "./arguments.js";
 import { call, list, watch } from "./calls.js";
 import { now } from "./clock.js";
 import { Core } from "./core.js";
 import { ClientClosed, Contended, LockLost } from "./errors.js";
-import { HOLDER_BYTES_MAX } from "./facts.js";
+import { HOLDER_BYTES_MAX, RETRY_FOR_MS, TOKEN_MAX } from "./facts.js";
 import { infoFrom, type LockInfo, type TokenStatus, tokenStatusFrom, type WatchEvent } from "./info.js";
 import { Lock } from "./lock.js";
+import { Log, type Logger } from "./log.js";
 import { release } from "./releasing.js";
 import { type AcquireOptions, request } from "./request.js";
 import { checkToken, Tls, type TlsOptions, Tokens, type TokenSource } from "./security.js";
 import { Servers } from "./servers.js";
-import { checkText } from "./wire.js";
-
-/** How long a call is repeated while no server answers it, beyond its wait, in milliseconds. */
-const TIMEOUT_MS = 10_000;
+import { traced } from "./traced.js";
 
 /** Options of a client. */
 export interface ClientOptions {
@@ -34,6 +34,11 @@ export interface ClientOptions {
   readonly token?: TokenSource;
   /** How long a call is repeated while no server answers it, beyond its wait, in milliseconds: 10,000 by default. */
   readonly timeout?: number;
+  /**
+   * Told when renewals begin to fail or work again, when a lock is lost, when a server fails, and when a lock was
+   * forgotten. Default: the console, for warnings and errors only. `null` is silent.
+   */
+  readonly logger?: Logger | null;
 }
 
 /** Options of a call that changes nothing. */
@@ -60,18 +65,21 @@ export class Client implements AsyncDisposable {
 
   /** @throws TypeError or RangeError for options that cannot work, and the error of a file that cannot be read. */
   constructor(options: ClientOptions = {}) {
-    const { token, timeout = TIMEOUT_MS } = options;
+    checkObject("options", options);
+    const { token, timeout = RETRY_FOR_MS } = options;
     const servers = addresses(options.servers);
     for (const address of servers) checkToken(address, token);
     if (!Number.isFinite(timeout) || timeout <= 0) {
-      throw new RangeError("timeout must be a number of milliseconds above 0");
+      throw mistake("timeout", "a finite number of milliseconds above 0", timeout, "number");
     }
     const holder = options.holder ?? defaultHolder();
     checkText("holder", holder);
+    if (options.tls !== undefined) checkObject("tls", options.tls);
     const tls = new Tls(options.tls);
     if (servers.some((address) => address.tls)) tls.check();
     const tokens = token === undefined ? undefined : new Tokens(token, timeout);
-    this.#core = new Core(new Servers(servers, { tls, tokens }), holder, timeout);
+    const log = new Log(options.logger);
+    this.#core = new Core(new Servers(servers, { tls, tokens }, log), holder, timeout, log);
   }
 
   /**
@@ -79,16 +87,21 @@ export class Client implements AsyncDisposable {
    *
    * @throws Contended if the lock is not free, or TimedOut when the wait is over
    * @throws OutcomeUnknown if no answer arrived in time; a lease granted meanwhile is released in the background
-   * @throws Refused if the servers refuse the request, or none can be reached
+   * @throws Unavailable if no server can be reached, or each one that answers did nothing
+   * @throws Refused if the servers refuse the request
    * @throws LockLost if the lock was granted, and the lease was over when the answer arrived
    * @throws ClientClosed if the client is closed, and the reason of `options.signal` when that aborts
    */
-  async lock(name: string, options: AcquireOptions = {}): Promise<Lock> {
-    const { signal, onWaiting, onAtRisk } = options;
+  lock(name: string, options: AcquireOptions = {}): Promise<Lock> {
+    return traced(() => this.#acquire(name, options));
+  }
+
+  async #acquire(name: string, options: AcquireOptions): Promise<Lock> {
     const core = this.#core;
+    const asked = request(name, options, core.holder);
+    const { signal, onWaiting, onAtRisk } = options;
     if (core.isClosed) throw new ClientClosed();
     signal?.throwIfAborted();
-    const asked = request(name, options, core.holder);
     const waiting = onWaiting && ((ahead: number) => void setImmediate(onWaiting, ahead));
     const acquiring = new Acquiring(core, asked, waiting);
     const stop = () => {
@@ -129,7 +142,9 @@ export class Client implements AsyncDisposable {
   using<T>(name: string, options: AcquireOptions, body: Body<T>): Promise<T>;
   async using<T>(name: string, ...rest: [Body<T>] | [AcquireOptions, Body<T>]): Promise<T> {
     const [options, body] = rest.length === 1 ? [{}, rest[0]] : rest;
+    if (typeof body !== "function") throw mistake("body", "a function", body, "");
     const lock = await this.lock(name, options);
+    // Read for the body in any case: the lock is then not forgotten, whatever the body refers to.
     const signal = options.signal ? AbortSignal.any([lock.signal, options.signal]) : lock.signal;
     let outcome: { value: T } | { error: unknown };
     try {
@@ -142,7 +157,7 @@ export class Client implements AsyncDisposable {
       await lock[Symbol.asyncDispose]();
     } catch (loss) {
       if (!(loss instanceof LockLost)) throw loss;
-      throw new LockLost(lock.name, lock.token, loss.reason, loss.successorToken, cause);
+      throw new LockLost(lock.name, lock.token, loss.reason, loss.successorToken, { ...cause, isOwn: loss.isOwn });
     }
     if ("error" in outcome) throw outcome.error;
     return outcome.value;
@@ -150,7 +165,7 @@ export class Client implements AsyncDisposable {
 
   /** Reads the state of one lock: a snapshot for people, not to decide whether to write. */
   async get(name: string, options: CallOptions = {}): Promise<LockInfo> {
-    checkText("the name of a lock", name);
+    checkText("name", name);
     const request = { lockName: name };
     const { lock } = await call(this.#core, options.signal, (service, more) => service.get(request, more));
     return lock ? infoFrom(lock) : { name, holders: [], waiters: 0, previousEnd: "unspecified", newestToken: 0 };
@@ -165,7 +180,7 @@ export class Client implements AsyncDisposable {
    * Watches the locks whose names begin with the prefix. The first event is `started`. After an interruption the next
    * one is `missed`: list the locks again.
    *
-   * @throws Refused if a server refuses, or none can be reached for the client's timeout
+   * @throws Refused if a server refuses, and Unavailable if none can be reached for the client's timeout
    */
   watch(prefix = "", options: CallOptions = {}): AsyncGenerator<WatchEvent, void, void> {
     return watch(this.#core, prefix, options.signal);
@@ -176,8 +191,8 @@ export class Client implements AsyncDisposable {
    * answer may be out of date when it arrives: only a comparison inside the store has no such gap.
    */
   async checkToken(name: string, token: number, options: CallOptions = {}): Promise<TokenStatus> {
-    checkText("the name of a lock", name);
-    if (!Number.isSafeInteger(token) || token <= 0) throw new RangeError("a token is a whole number above 0");
+    checkText("name", name);
+    checkWhole("token", token, 1, TOKEN_MAX);
     const request = { lockName: name, fencingToken: BigInt(token) };
     const answer = await call(this.#core, options.signal, (service, more) => service.checkToken(request, more));
     return { status: tokenStatusFrom(answer.status), newestToken: Number(answer.newestToken) };
@@ -192,8 +207,8 @@ export class Client implements AsyncDisposable {
     core.isClosed = true;
     for (const stop of [...core.onClose]) stop();
     for (const lease of [...core.keeper.leases]) {
-      if (lease.loss(now()) === undefined) lease.end("closed");
-      release(core, lease).catch(() => undefined);
+      if (lease.loss(now()) === undefined) lease.giveUp("closed");
+      release(core, lease, "nobody").catch(() => undefined);
     }
     await core.awake.during(() => core.flushed(core.timeout));
     core.keeper.close();
@@ -203,6 +218,19 @@ export class Client implements AsyncDisposable {
   /** The same as {@link close}. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  /** Such as `Client of 127.0.0.1:7420 (holder me@host:1, 2 locks)`. */
+  toString(): string {
+    const { servers, holder, keeper, isClosed } = this.#core;
+    const locks = [...keeper.leases].length;
+    const state = isClosed ? "closed" : `${String(locks)} ${locks === 1 ? "lock" : "locks"}`;
+    return `Client of ${servers.names.join(", ")} (holder ${holder}, ${state})`;
+  }
+
+  /** For `console.log`. */
+  [inspect.custom](): string {
+    return this.toString();
   }
 }
 

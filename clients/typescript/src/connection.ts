@@ -13,27 +13,40 @@ import { type Address, origin } from "./address.js";
 import { Failure } from "./failure.js";
 import { CONNECT_TIMEOUT_MS } from "./facts.js";
 import { LockService } from "./gen/fencepost/v1/lock_pb.js";
-import { Http2, type Pings } from "./http2.js";
+import { Http2, NoGreeting, type Pings } from "./http2.js";
+import { probe, SILENT } from "./probe.js";
 import type { Security, Tls, Tokens } from "./security.js";
+import { type Trouble, troubleOf } from "./trouble.js";
 
-/** A connection that is dead without notice is found within 15 s, and an idle server is hardly disturbed. */
-const PINGS: Pings = { interval: 10_000, timeout: 5000 };
+/**
+ * A connection that is dead without notice is found within 3 s if something is asked of it, else within 15 s, and an
+ * idle server is hardly disturbed.
+ */
+const PINGS: Pings = { interval: 10_000, timeout: 5000, unanswered: 1000 };
 
 /** The longest answer: a page of 1,000 locks with the longest names, labels and metadata takes 5 MB. */
 const ANSWER_BYTES_MAX = 16 * 1024 * 1024;
+
+/** What a server has shown so far. */
+export interface Heard {
+  /** Whether it has ever spoken HTTP/2. If so, one that only ends connections does so because it stops. */
+  isHttp2: boolean;
+}
 
 export class Connection {
   readonly address: Address;
   readonly client: Client<typeof LockService>;
   readonly #tls: Tls;
   readonly #pings: Pings;
+  readonly #heard: Heard;
   #current: Http2 | undefined;
   /** Those that have not ended: a server that drains still serves the requests of the last one. */
   readonly #all = new Set<Http2>();
 
-  /** The pings are an argument for tests only. */
-  constructor(address: Address, { tls, tokens }: Security, pings: Pings = PINGS) {
+  /** `heard` is shared by the connections with one server. The pings are an argument for tests only. */
+  constructor(address: Address, { tls, tokens }: Security, heard: Heard = { isHttp2: false }, pings: Pings = PINGS) {
     this.address = address;
+    this.#heard = heard;
     this.#tls = tls;
     this.#pings = pings;
     const baseUrl = origin(address);
@@ -58,12 +71,32 @@ export class Connection {
     try {
       const connection = this.#current?.isUsable === true ? this.#current : this.#begin();
       await connection.opened;
+      this.#heard.isHttp2 = true;
       await connection.check(CONNECT_TIMEOUT_MS);
       if (connection.isUsable) return undefined;
     } catch (error) {
-      return Failure.connection(this.address.text, error);
+      return Failure.connection(this.address.text, await this.#diagnose(error), error);
     }
     return Failure.local(`${this.address.text}: the connection has ended`, false);
+  }
+
+  async #diagnose(error: unknown): Promise<Trouble> {
+    const trouble = troubleOf(error, this.#tls.hasCertificate);
+    if (!(error instanceof NoGreeting) || trouble.isLasting) return trouble;
+    if (error.kind === "silent") return SILENT;
+    if (error.kind === "unreached") return trouble;
+    const seen = await probe(this.address, () => dial(this.address, this.#tls));
+    return seen === undefined || (this.#heard.isHttp2 && !seen.isLasting) ? trouble : seen;
+  }
+
+  /** A message was sent on a stream that the server answers at once. */
+  answerIsDue(): void {
+    this.#current?.answerIsDue();
+  }
+
+  /** A call was not answered in time: the next ones go over a new connection. Other calls may still be answered. */
+  overdue(): void {
+    this.#current?.retire();
   }
 
   /** Ends the connection with all of its calls. It connects again when it is opened again. */

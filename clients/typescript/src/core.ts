@@ -1,5 +1,6 @@
 /** What all parts of a client share. */
 import { Keeper } from "./keeper.js";
+import { Log } from "./log.js";
 import type { Servers } from "./servers.js";
 import { Awake, within } from "./timers.js";
 
@@ -10,17 +11,19 @@ export class Core {
   readonly holder: string;
   /** How long a call is repeated while no server answers it, beyond its wait, in milliseconds. */
   readonly timeout: number;
+  readonly log: Log;
   readonly awake = new Awake();
   /** Called when the client is closed. */
   readonly onClose = new Set<() => void>();
   isClosed = false;
   readonly #background = new Set<Promise<unknown>>();
 
-  constructor(servers: Servers, holder: string, timeout: number) {
+  constructor(servers: Servers, holder: string, timeout: number, log: Log = new Log(null)) {
     this.servers = servers;
     this.keeper = new Keeper(servers);
     this.holder = holder;
     this.timeout = timeout;
+    this.log = log;
   }
 
   /** Runs bounded work behind the callers. It never rejects, and does not keep the process alive. */

@@ -1,4 +1,5 @@
 /** The errors that this package throws. Mistakes in options are a `TypeError` or a `RangeError`. */
+import * as facts from "./facts.js";
 import type { LockHolder } from "./info.js";
 
 /** The base of all errors of this package. */
@@ -15,7 +16,7 @@ export class Contended extends FencepostError {
   readonly waiters: number;
 
   constructor(lockName: string, holders: readonly LockHolder[], waiters: number) {
-    super(`${quote(lockName)} is not free: ${describe(holders, waiters)}`);
+    super(`${lockName} is ${describe(holders, waiters)}`);
     this.lockName = lockName;
     this.holders = holders;
     this.waiters = waiters;
@@ -33,7 +34,7 @@ export class TimedOut extends FencepostError {
   readonly waiters: number;
 
   constructor(lockName: string, holders: readonly LockHolder[], waiters: number) {
-    super(`the wait for ${quote(lockName)} is over: ${describe(holders, waiters)}`);
+    super(`timed out waiting for ${lockName}: it is ${describe(holders, waiters)}`);
     this.lockName = lockName;
     this.holders = holders;
     this.waiters = waiters;
@@ -65,26 +66,38 @@ export class LockLost extends FencepostError {
   readonly reason: LossReason;
   /** The token of the lease that holds the lock now, if the server reported one. */
   readonly successorToken: number | undefined;
+  /** Whether this client ended the lease itself, by a release or by its end. */
+  readonly isOwn: boolean;
 
-  constructor(lockName: string, token: number, reason: LossReason, successorToken?: number, options?: ErrorOptions) {
+  constructor(lockName: string, token: number, reason: LossReason, successorToken?: number, options?: LossOptions) {
     const successor = successorToken === undefined ? "" : `; token ${String(successorToken)} holds it now`;
-    const lock = `${quote(lockName)} with token ${String(token)}`;
-    super(`${lock} is no longer held: ${EXPLANATION[reason]}${successor}`, options);
+    super(`${lockName} (token ${String(token)}) is ${why(reason, options?.isOwn)}${successor}`, options);
     this.lockName = lockName;
     this.token = token;
     this.reason = reason;
     this.successorToken = successorToken;
+    this.isOwn = options?.isOwn ?? false;
   }
 }
 
-const EXPLANATION: Readonly<Record<LossReason, string>> = {
-  silence: "its validity ended before a renewal got through",
-  expired: "its lease ran out",
-  revoked: "its lease was revoked",
-  superseded: "another lease was granted since",
-  unknown: "the server does not know its lease",
-  released: "it was released",
-  closed: "its client was closed",
+interface LossOptions extends ErrorOptions {
+  /** Whether this client ended the lease itself. */
+  readonly isOwn?: boolean;
+}
+
+function why(reason: LossReason, isOwn = false): string {
+  if (reason === "closed") return "not held: its client was closed";
+  if (reason === "released" && isOwn) return "not held: it was released";
+  return `lost: ${EXPLANATION[reason]}`;
+}
+
+const EXPLANATION: Readonly<Record<Exclude<LossReason, "closed">, string>> = {
+  silence: facts.LOST_SILENCE,
+  expired: facts.LOST_EXPIRED,
+  revoked: facts.LOST_REVOKED,
+  superseded: facts.LOST_SUPERSEDED,
+  unknown: facts.LOST_UNKNOWN,
+  released: facts.LOST_RELEASED,
 };
 
 /**
@@ -96,6 +109,21 @@ export class OutcomeUnknown extends FencepostError {
   override readonly name = "OutcomeUnknown";
 }
 
+/**
+ * Nothing was done; try later. No server could be reached, or each one that answered said that it did nothing. The
+ * message has each server that was tried, and what is wrong with it.
+ */
+export class Unavailable extends FencepostError {
+  override readonly name = "Unavailable";
+  /** The server's reason, such as `STORE_UNAVAILABLE` or `DRAINING`; `undefined` if no server could be reached. */
+  readonly reason: string | undefined;
+
+  constructor(message: string, reason?: string, options?: ErrorOptions) {
+    super(message, options);
+    this.reason = reason;
+  }
+}
+
 /** A field of a request that breaks a rule. */
 export interface FieldViolation {
   /** The path of the field. */
@@ -104,7 +132,7 @@ export interface FieldViolation {
   readonly description: string;
 }
 
-/** The servers refused the request, or none could be reached (code `UNAVAILABLE`). Nothing was done. */
+/** The servers refused the request, and did nothing. Correct it, or the configuration. */
 export class Refused extends FencepostError {
   override readonly name = "Refused";
   /** The gRPC status code, such as `INVALID_ARGUMENT`. */
@@ -121,7 +149,7 @@ export class Refused extends FencepostError {
     violations: readonly FieldViolation[] = [],
     options?: ErrorOptions,
   ) {
-    super(message, options);
+    super(reason === undefined ? message : `${message} (${reason})`, options);
     this.code = code;
     this.reason = reason;
     this.violations = violations;
@@ -139,8 +167,7 @@ export class StaleToken extends FencepostError {
   readonly newest: number;
 
   constructor(lockName: string, token: number, newest: number) {
-    const stale = `token ${String(token)} of ${quote(lockName)} is stale`;
-    super(`${stale}: the store has seen token ${String(newest)} of a newer holder`);
+    super(`token ${String(token)} of ${lockName} is stale: the store has seen ${String(newest)}`);
     this.lockName = lockName;
     this.token = token;
     this.newest = newest;
@@ -156,12 +183,8 @@ export class ClientClosed extends FencepostError {
   }
 }
 
-function quote(name: string): string {
-  return JSON.stringify(name);
-}
-
 function describe(holders: readonly LockHolder[], waiters: number): string {
   const labels = holders.map(({ holder }) => holder).filter((label) => label !== "");
   const held = labels.length > 0 ? `held by ${labels.join(" and ")}` : "held";
-  return `${holders.length > 0 ? held : "offered to the next waiter"}, ${String(waiters)} waiting`;
+  return `${holders.length > 0 ? held : "being offered to the next waiter"}, ${String(waiters)} waiting`;
 }

@@ -1,8 +1,8 @@
 /** Failed calls and operations, and what they say about their effect. */
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { type FencepostError, type FieldViolation, OutcomeUnknown, Refused } from "./errors.js";
-import { ERROR_DOMAIN } from "./facts.js";
+import { type FencepostError, type FieldViolation, OutcomeUnknown, Refused, Unavailable } from "./errors.js";
+import { ERROR_DOMAIN, NOT_FENCEPOST } from "./facts.js";
 import type { OperationError } from "./gen/fencepost/v1/lock_pb.js";
 import {
   type BadRequest,
@@ -11,18 +11,29 @@ import {
   RetryInfoSchema,
 } from "./gen/google/rpc/error_details_pb.js";
 import { NoToken } from "./security.js";
-import { troubleOf } from "./trouble.js";
+import { type Trouble, troubleOf } from "./trouble.js";
 import { milliseconds } from "./wire.js";
 
 const CODES: ReadonlyMap<number, Code> = new Map(
   Object.values(Code).flatMap((code) => (typeof code === "number" ? [[code, code] as const] : [])),
 );
 
+/** The reasons with which a server says that it did nothing, although a repeat may succeed. */
+const NOTHING_DONE: ReadonlySet<string> = new Set([
+  "STORE_UNAVAILABLE",
+  "STORE_OVERLOADED",
+  "TOO_LATE",
+  "REQUEST_TOO_SLOW",
+  "DRAINING",
+]);
+
 interface Details {
   reason?: string;
   violations?: readonly FieldViolation[];
   retryDelay?: number;
   isLasting?: boolean;
+  diagnosis?: string;
+  isRepeat?: boolean;
 }
 
 export class Failure {
@@ -34,8 +45,12 @@ export class Failure {
   readonly violations: readonly FieldViolation[];
   /** How long the server asks to wait before a retry, in milliseconds. */
   readonly retryDelay: number;
-  /** Whether the server cannot be reached until somebody changes certificates. */
+  /** Whether the server cannot be called until somebody changes an address or certificates. */
   readonly isLasting: boolean;
+  /** The message without the server's address. */
+  readonly diagnosis: string;
+  /** Whether an earlier transmission of the request may have been delivered. */
+  readonly #isRepeat: boolean;
   readonly cause: unknown;
 
   constructor(code: Code, message: string, sent: boolean, details: Details = {}, cause?: unknown) {
@@ -46,6 +61,8 @@ export class Failure {
     this.violations = details.violations ?? [];
     this.retryDelay = details.retryDelay ?? 0;
     this.isLasting = details.isLasting ?? false;
+    this.diagnosis = details.diagnosis ?? message;
+    this.#isRepeat = details.isRepeat ?? false;
     this.cause = cause;
   }
 
@@ -59,11 +76,13 @@ export class Failure {
     const [info] = error.findDetails(ErrorInfoSchema);
     const trouble = troubleOf(error);
     // A server that refuses the connection has not read the request.
-    if (trouble.isLasting) return Failure.connection(server, error);
+    if (trouble.isLasting) return Failure.connection(server, trouble, error);
+    if (info === undefined && error.code === Code.Unimplemented) return Failure.foreign(server, error);
     if (info?.domain === ERROR_DOMAIN) details.reason = info.reason;
     details.violations = error.findDetails(BadRequestSchema).flatMap(violations);
     details.retryDelay = milliseconds(error.findDetails(RetryInfoSchema)[0]?.retryDelay);
-    const message = info === undefined ? `${server}: ${error.rawMessage}` : error.rawMessage;
+    details.diagnosis = wordsOf(error, trouble);
+    const message = info === undefined ? `${server}: ${details.diagnosis}` : details.diagnosis;
     return new Failure(error.code, message, sent, details, error.cause ?? error);
   }
 
@@ -82,9 +101,15 @@ export class Failure {
   }
 
   /** A connection with the server could not be established. */
-  static connection(server: string, cause: unknown): Failure {
-    const { text, isLasting } = troubleOf(cause);
-    return new Failure(Code.Unavailable, `${server}: ${text}`, false, { isLasting }, cause);
+  static connection(server: string, { text, isLasting, isPredicate = false }: Trouble, cause?: unknown): Failure {
+    const details = { isLasting, diagnosis: text };
+    return new Failure(Code.Unavailable, `${server}${isPredicate ? "" : ":"} ${text}`, false, details, cause);
+  }
+
+  /** The server does not implement the call. */
+  static foreign(server: string, cause: unknown): Failure {
+    const details = { isLasting: true, diagnosis: NOT_FENCEPOST };
+    return new Failure(Code.Unimplemented, `${server} ${NOT_FENCEPOST}`, false, details, cause);
   }
 
   /** A failure on this side of the connection. */
@@ -92,12 +117,23 @@ export class Failure {
     return new Failure(Code.Unavailable, message, sent, {}, cause);
   }
 
+  /** One failure for those of all servers that were tried: none has done anything. The last one decides what it is. */
+  static ofAll(failures: readonly Failure[], last: Failure): Failure {
+    const answered = failures.filter(({ reason }) => reason !== undefined);
+    const ordered = [...answered, ...failures.filter((each) => !answered.includes(each))];
+    return (answered[0] ?? last).with({ message: ordered.map((each) => each.message).join("; ") });
+  }
+
   /** The same failure, of a request that an earlier transmission may have delivered. */
   afterSending(sent: boolean): Failure {
-    if (this.sent || !sent) return this;
-    const { code, message, reason, violations, retryDelay, isLasting, cause } = this;
-    const details = { ...(reason !== undefined && { reason }), violations, retryDelay, isLasting };
-    return new Failure(code, message, true, details, cause);
+    return sent && !this.isOutcomeUnknown ? this.with({ sent, isRepeat: true }) : this;
+  }
+
+  private with(changed: { message?: string; sent?: boolean; isRepeat?: boolean }): Failure {
+    const { code, message, sent, reason, violations, retryDelay, isLasting, diagnosis, cause } = this;
+    const isRepeat = changed.isRepeat ?? this.#isRepeat;
+    const details = { ...(reason !== undefined && { reason }), violations, retryDelay, isLasting, diagnosis, isRepeat };
+    return new Failure(code, changed.message ?? message, changed.sent ?? sent, details, cause);
   }
 
   /** Whether a repeat may succeed. Without a server's reason, some codes stand for a broken connection. */
@@ -117,7 +153,12 @@ export class Failure {
 
   /** Whether the servers may have done what was asked. */
   get isOutcomeUnknown(): boolean {
-    return this.sent && this.isTransient;
+    return this.sent && this.isTransient && (this.#isRepeat || !this.#didNothing);
+  }
+
+  /** Whether the server says that this transmission had no effect. */
+  get #didNothing(): boolean {
+    return this.code === Code.Unavailable && this.reason !== undefined && NOTHING_DONE.has(this.reason);
   }
 
   /** Whether the session had too many operations or leases, and did nothing. */
@@ -141,10 +182,21 @@ export class Failure {
   /** The error for the caller. */
   toError(): FencepostError {
     const options = this.cause === undefined ? undefined : { cause: this.cause };
-    if (this.isOutcomeUnknown) return new OutcomeUnknown(`the outcome is unknown: ${this.message}`, options);
-    const message = this.sent || !this.isTransient ? this.message : `no server could be reached: ${this.message}`;
-    return new Refused(message, codeName(this.code), this.reason, this.violations, options);
+    if (this.isOutcomeUnknown) return new OutcomeUnknown(`outcome unknown: ${this.message}`, options);
+    if (!this.isTransient) {
+      return new Refused(this.message, codeName(this.code), this.reason, this.violations, options);
+    }
+    const message = this.reason === undefined ? `no server could be reached: ${this.message}` : this.message;
+    return new Unavailable(message, this.reason, options);
   }
+}
+
+/** What a failed call says, in words for people. */
+function wordsOf(error: ConnectError, trouble: Trouble): string {
+  if (error.rawMessage === "") return `the server answered ${codeName(error.code)} without a message`;
+  // With a cause it is an error of this side, whose innermost one says most.
+  if (error.cause instanceof Error) return `the connection broke (${trouble.text})`;
+  return error.rawMessage.startsWith("http/2 stream") ? `the connection broke (${error.rawMessage})` : error.rawMessage;
 }
 
 function violations({ fieldViolations }: BadRequest): FieldViolation[] {

@@ -3,25 +3,38 @@
  *
  * It counts as open when the server has spoken: what only accepts connections may hang. Node, and with it the manager
  * of connections that the transport brings along, counts it as open as soon as the socket is. While requests are open
- * and the server is quiet, pings check it.
+ * and the server is quiet, pings check it; soon, if an answer is due. A connection that does not answer a ping ends
+ * with all of its requests: what is repeated goes over a new one.
  */
 import * as http2 from "node:http2";
 import type { Socket } from "node:net";
-import { TLSSocket } from "node:tls";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { now } from "./clock.js";
 import { CONNECT_TIMEOUT_MS } from "./facts.js";
-import { after } from "./timers.js";
-import { troubleOf } from "./trouble.js";
+import { after, afterReading } from "./timers.js";
+
+/** The connection ended before the server had said anything. */
+export class NoGreeting extends Error {
+  /** Whether no connection was established, it was and nothing came in time, or it ended before. */
+  readonly kind: "unreached" | "silent" | "ended";
+
+  constructor(kind: NoGreeting["kind"], cause: unknown) {
+    super(kind === "unreached" ? "no connection" : "the server said nothing on the connection", { cause });
+    this.kind = kind;
+  }
+}
 
 /** When pings are sent, and how long their answers may take, in milliseconds. */
 export interface Pings {
+  /** For how long a connection with open requests may be quiet. */
   readonly interval: number;
   readonly timeout: number;
+  /** For how long it may be quiet while something was sent that is answered at once. */
+  readonly unanswered: number;
 }
 
 export class Http2 {
-  /** Resolves when the server has spoken. Rejects if the connection ends before. */
+  /** Resolves when the server has spoken. Rejects with {@link NoGreeting} if the connection ends before. */
   readonly opened: Promise<void>;
   readonly #session: http2.ClientHttp2Session;
   readonly #pings: Pings;
@@ -31,6 +44,9 @@ export class Http2 {
   #requests = 0;
   #timer: NodeJS.Timeout | undefined;
   #pinging: Promise<void> | undefined;
+  /** When the first message was sent that has been followed by no sign of the server. */
+  #unansweredSince: number | undefined;
+  #due: NodeJS.Timeout | undefined;
 
   constructor(origin: string, socket: Socket, pings: Pings, ended: () => void) {
     this.#pings = pings;
@@ -39,14 +55,13 @@ export class Http2 {
     let [isReached, isGivenUp] = [false, false];
     const late = after(CONNECT_TIMEOUT_MS, () => {
       isGivenUp = true;
-      const what = isReached ? "the server accepted the connection, and said nothing" : "no connection";
-      this.close(new Error(`${what} within ${seconds(CONNECT_TIMEOUT_MS)}`));
+      this.close(new Error(`no connection within ${seconds(CONNECT_TIMEOUT_MS)}`));
     });
     const { promise, resolve, reject } = settleable();
     this.opened = promise;
     this.#ended = (error) => {
       clearTimeout(late);
-      reject(isReached && !isGivenUp ? unanswered(error, socket instanceof TLSSocket) : error);
+      reject(new NoGreeting(isReached ? (isGivenUp ? "silent" : "ended") : "unreached", error));
       ended();
     };
     socket.once("connect", () => (isReached = true));
@@ -81,8 +96,15 @@ export class Http2 {
       this.#heard();
     });
     stream.once("close", () => (this.#requests -= 1));
+    this.answerIsDue();
     this.#watch();
     return stream;
+  }
+
+  /** A message was sent that the server answers at once. */
+  answerIsDue(): void {
+    this.#unansweredSince ??= now();
+    this.#watchAnswer();
   }
 
   /** Something was read from a stream, which may be one of this connection. */
@@ -96,6 +118,11 @@ export class Http2 {
     await (this.#pinging ??= this.#ping(timeout));
   }
 
+  /** Takes no further requests, and ends with the last one. */
+  retire(): void {
+    this.#session.close();
+  }
+
   /** Ends it together with its requests, which fail with the error. */
   close(error: Error): void {
     this.#ended(error);
@@ -104,6 +131,21 @@ export class Http2 {
 
   #heard(): void {
     this.#heardAt = now();
+    this.#unansweredSince = undefined;
+  }
+
+  #watchAnswer(): void {
+    if (this.#due !== undefined || this.#unansweredSince === undefined || this.#session.destroyed) return;
+    this.#due = after(this.#unansweredSince + this.#pings.unanswered - now(), () => {
+      this.#due = undefined;
+      if (this.#session.destroyed) return;
+      const since = this.#unansweredSince;
+      if (since !== undefined && now() - since >= this.#pings.unanswered) {
+        void (this.#pinging ??= this.#ping(Math.min(this.#pings.timeout, CONNECT_TIMEOUT_MS)));
+      } else {
+        this.#watchAnswer();
+      }
+    });
   }
 
   #watch(): void {
@@ -118,11 +160,12 @@ export class Http2 {
 
   #ping(timeout: number): Promise<void> {
     return new Promise((resolve) => {
-      const late = after(timeout, () => {
-        this.close(new ConnectError(`no answer to a ping within ${seconds(timeout)}`, Code.Unavailable));
+      const cancel = afterReading(timeout, () => {
+        const text = `it fell silent: no answer to a ping within ${seconds(timeout)}`;
+        this.close(new ConnectError(text, Code.Unavailable));
       });
       const answered = (error: Error | null) => {
-        clearTimeout(late);
+        cancel();
         this.#pinging = undefined;
         if (error === null) this.#heard();
         else this.close(error);
@@ -131,14 +174,6 @@ export class Http2 {
       this.#session.ping(answered);
     });
   }
-}
-
-/** Often one side uses TLS, and the other does not. */
-function unanswered(error: unknown, tls: boolean): unknown {
-  const { text, isLasting } = troubleOf(error);
-  if (isLasting) return error;
-  const hint = tls ? "if it does not use TLS, write http://" : "if it uses TLS, write https://";
-  return new Error(`the connection ended before the server said anything (${text}); ${hint}`);
 }
 
 /** A promise whose rejection nobody need handle. */

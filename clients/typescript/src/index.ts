@@ -11,9 +11,12 @@ export {
   Refused,
   StaleToken,
   TimedOut,
+  Unavailable,
 } from "./errors.js";
 export type { LockHolder, LockInfo, Released, TokenStatus, WatchEvent } from "./info.js";
 export type { Lock } from "./lock.js";
+export type { Logger, LogFields } from "./log.js";
 export type { AcquireOptions } from "./request.js";
 export type { TlsOptions, TokenSource } from "./security.js";
 export type { End } from "./wire.js";
+export { VERSION } from "./version.js";

@@ -125,7 +125,7 @@ export class Keeper {
     const pause = current === undefined ? 0 : timing.pause(shortest, this.#tries) * Math.random();
     this.#due ??= at + pause;
     if (at < this.#due) return Math.min(tick, this.#due - at);
-    if (current) this.#servers.failed(current.server);
+    if (current) this.#servers.failed(current.server, whyReplaced(current));
     this.#open(at);
     return tick;
   }
@@ -212,7 +212,7 @@ export class Keeper {
       if (lease.onStream) this.#pace = shorter(this.#pace, lease.ttl);
       over = Math.min(over, untilOver(lease, at));
       if (lease.isOverdue(at)) {
-        lease.atRisk(at);
+        lease.atRisk(at, this.#servers.trouble);
         // A new attachment gets its time. If the store is the cause, another session with the only server is no help.
         const patient = at - lease.attachedAt <= timing.answerTimeout(lease.ttl);
         stuck ||= lease.onStream && !patient && !(lease.storeUnreachable && this.#servers.count === 1);
@@ -278,6 +278,12 @@ export class Keeper {
 /** Whether a session still renews leases or answers operations. */
 function isUseful(session: Session): boolean {
   return session.works || (!session.hasEnded && session.isBusy);
+}
+
+/** Sent, because the session was open: the failure does not explain why the next connection fails. */
+function whyReplaced(session: Session): Failure {
+  const drains = session.isDraining ? "it drains" : "no renewal arrives from it";
+  return session.end ?? Failure.local(drains, true);
 }
 
 function shorter(shortest: number | undefined, ttl: number): number {

@@ -14,7 +14,9 @@ import { type End, end, milliseconds } from "./wire.js";
 /** Who is told about a lease. */
 export interface LeaseListener {
   lost(loss: LockLost): void;
-  atRisk(): void;
+  atRisk(cause: string, remaining: number): void;
+  /** Renewals work again. */
+  recovered(): void;
 }
 
 export class Lease {
@@ -27,8 +29,10 @@ export class Lease {
   readonly leaseId: string;
   /** How the previous lease of the lock ended. */
   readonly previousEnd: End;
-  /** The full TTL, as far as it is known. */
+  /** The TTL, as answers have told it: that of a repeat has the time that is left. */
   ttl: number;
+  /** The TTL that the grant should have, until a renewal has told it. Infinite if nobody knows. */
+  #expected: number;
   /** When it was last attached to a session. */
   attachedAt: number;
   /** The attempt number of the latest attachment; the grant was the first. */
@@ -40,6 +44,8 @@ export class Lease {
   /** When to attach it again, if no session had room for it. */
   attachAt: number | undefined;
   listener: LeaseListener | undefined;
+  /** Whoever must not be taken as forgotten while the lease is renewed. */
+  pinned: object | undefined;
   /** Its release, once that has begun. */
   released: Promise<Released> | undefined;
   #atRisk = false;
@@ -54,7 +60,9 @@ export class Lease {
     this.leaseId = wire.leaseId;
     this.previousEnd = end(response.previousEnd);
     this.holder = request.holder;
-    this.ttl = Math.max(milliseconds(request.ttl), reading.ttl);
+    this.ttl = reading.ttl;
+    const isRepeat = request.attempt > 1;
+    this.#expected = request.ttl === undefined && isRepeat ? Infinity : Math.max(milliseconds(request.ttl), this.ttl);
     this.attachedAt = read;
     this.#validUntil = validUntil(reading);
   }
@@ -79,8 +87,14 @@ export class Lease {
     return this.loss(now) === undefined ? this.#validUntil - now : 0;
   }
 
+  /** Whether less is left than a grant should have, and a renewal may tell more. */
   isLate(now: number): boolean {
-    return isLate(this.#validUntil, now, this.ttl);
+    return isLate(this.#validUntil, now, this.#expected);
+  }
+
+  /** A renewal could not tell more: what is known counts. */
+  expectNoMore(): void {
+    if (!Number.isFinite(this.#expected)) this.#expected = this.ttl;
   }
 
   isOverdue(now: number): boolean {
@@ -91,24 +105,37 @@ export class Lease {
   renewed(reading: Reading): void {
     if (this.loss(reading.read) !== undefined) return;
     this.ttl = Math.max(this.ttl, reading.ttl);
+    this.#expected = this.ttl;
     const until = validUntil(reading);
     if (until <= this.#validUntil) return;
     this.#validUntil = until;
-    this.#atRisk = false;
     this.storeUnreachable = false;
+    if (!this.#atRisk) return;
+    this.#atRisk = false;
+    this.listener?.recovered();
   }
 
   /** Renewals fail. */
-  atRisk(now: number): void {
+  atRisk(now: number, cause: string): void {
     if (this.loss(now) !== undefined || this.#atRisk) return;
     this.#atRisk = true;
-    this.listener?.atRisk();
+    this.listener?.atRisk(cause, this.remaining(now));
   }
 
-  /** Ends the lease, unless it has ended. */
+  /** It has ended, by the clock or a server's report. */
   end(reason: LossReason, successorToken?: number): void {
+    this.#end(reason, successorToken, false);
+  }
+
+  /** This client ends it. */
+  giveUp(reason: "released" | "closed"): void {
+    this.#end(reason, undefined, true);
+  }
+
+  #end(reason: LossReason, successorToken: number | undefined, isOwn: boolean): void {
     if (this.#loss !== undefined) return;
-    this.#loss = new LockLost(this.name, this.token, reason, successorToken);
+    this.#loss = new LockLost(this.name, this.token, reason, successorToken, { isOwn });
+    this.pinned = undefined;
     this.listener?.lost(this.#loss);
   }
 }

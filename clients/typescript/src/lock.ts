@@ -1,14 +1,18 @@
 /** A held lock, as its holder sees it. */
+import { inspect } from "node:util";
 import { now } from "./clock.js";
 import type { Core } from "./core.js";
 import { LockLost } from "./errors.js";
+import { releaseWhenForgotten } from "./forgotten.js";
 import type { Released } from "./info.js";
-import type { Lease } from "./lease.js";
+import type { Lease, LeaseListener } from "./lease.js";
 import { release } from "./releasing.js";
+import { callSite, traced } from "./traced.js";
 import type { End } from "./wire.js";
 
 /**
- * A held lock. The client renews it until it is released, while this process runs.
+ * A held lock. The client renews it until it is released, while this process runs. Keep the lock, or read its
+ * {@link signal}: a lock that nobody refers to any more is released, with a warning in the log.
  *
  * Send {@link token} with every write to the store that the lock protects, and have the store refuse lower tokens (the
  * guards of this package do that). The token, not the lease, stops a holder that was paused.
@@ -23,13 +27,8 @@ export class Lock implements AsyncDisposable {
   constructor(core: Core, lease: Lease, onAtRisk?: (lock: Lock) => void) {
     this.#core = core;
     this.#lease = lease;
-    lease.listener = {
-      lost: (loss) => this.#controller?.abort(loss),
-      // In a task of its own: an error in user code must not end the loop that answers the server.
-      atRisk: () => {
-        if (onAtRisk) setImmediate(onAtRisk, this);
-      },
-    };
+    lease.listener = Lock.#listener(core, lease, new WeakRef(this), onAtRisk);
+    releaseWhenForgotten(this, core, lease);
   }
 
   /** The lock's name. */
@@ -67,9 +66,12 @@ export class Lock implements AsyncDisposable {
    * the latest when the validity ends by the local clock. It also aborts when the lock is released.
    *
    * A signal is a notification: while the event loop is blocked, nobody is notified. {@link valid} reads the clock.
+   *
+   * A lock whose signal was read is renewed until it is released, even if nobody refers to it any more.
    */
   get signal(): AbortSignal {
     const loss = this.#lease.loss(now());
+    if (loss === undefined) this.#lease.pinned = this;
     this.#controller ??= new AbortController();
     if (loss !== undefined) this.#controller.abort(loss);
     return this.#controller.signal;
@@ -101,15 +103,15 @@ export class Lock implements AsyncDisposable {
     const loss = this.#lease.loss(now());
     if (loss === undefined) return;
     this.#thrown = true;
-    throw loss;
+    throw here(loss);
   }
 
   /**
    * Releases the lock. Stop the work that it protects before: another holder may get it at any moment. Calling it again
    * has no effect and the same answer.
    *
-   * If the lock is lost by the local clock, this returns at once with the end `unspecified`, and the release goes on in the
-   * background.
+   * If the lock is lost by the local clock, this returns at once with the end `unspecified`, and the release goes on in
+   * the background.
    *
    * A caller that does not wait for the promise need not handle its rejection.
    *
@@ -117,7 +119,10 @@ export class Lock implements AsyncDisposable {
    * its TTL at the latest.
    */
   release(): Promise<Released> {
-    return release(this.#core, this.#lease);
+    const released = traced(() => release(this.#core, this.#lease), callSite());
+    // A caller that does not wait for it is not told, and no unhandled rejection ends the process.
+    released.catch(() => undefined);
+    return released;
   }
 
   /**
@@ -131,7 +136,7 @@ export class Lock implements AsyncDisposable {
     const released = this.release();
     if (loss !== undefined && loss.reason !== "released") {
       if (this.#thrown) return;
-      throw loss;
+      throw here(loss);
     }
     try {
       const { end, successorToken } = await released;
@@ -142,4 +147,46 @@ export class Lock implements AsyncDisposable {
       // Not confirmed: the lease ends by its TTL, and the work of the block was done with the lock.
     }
   }
+
+  /** Such as `orders/42 (token 7, held)`. */
+  toString(): string {
+    return `${this.name} (token ${String(this.token)}, ${this.status})`;
+  }
+
+  /** For `console.log`. */
+  [inspect.custom](): string {
+    return `Lock ${this.toString()}`;
+  }
+
+  /** Tells the holder about the lease. It refers to the lock weakly: `forgotten.ts` says why. */
+  static #listener(
+    core: Core,
+    { name, token }: Lease,
+    lock: WeakRef<Lock>,
+    onAtRisk: ((lock: Lock) => void) | undefined,
+  ): LeaseListener {
+    return {
+      lost: (loss) => {
+        const held = lock.deref();
+        if (held) held.#controller?.abort(loss);
+        if (!loss.isOwn) core.log.warn(loss.message, { lock: name, token });
+      },
+      atRisk: (cause, remaining) => {
+        const left = `${(remaining / 1000).toFixed(1)} s`;
+        const text = `renewals of ${name} fail, it is valid for another ${left}: ${cause}`;
+        core.log.warn(text, { lock: name, token, cause });
+        const held = lock.deref();
+        // In a task of its own: an error in user code must not end the loop that answers the server.
+        if (onAtRisk && held) setImmediate(onAtRisk, held);
+      },
+      recovered: () => {
+        core.log.info(`${name} is renewed again`, { lock: name, token });
+      },
+    };
+  }
+}
+
+/** The same loss with the stack of its caller: it was made when the lease ended. */
+function here({ lockName, token, reason, successorToken, isOwn }: LockLost): LockLost {
+  return new LockLost(lockName, token, reason, successorToken, { isOwn });
 }

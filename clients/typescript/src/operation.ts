@@ -3,7 +3,7 @@ import { Code } from "@connectrpc/connect";
 import { Failure } from "./failure.js";
 import type { AcquireRequest, ReleaseRequest, RenewRequest, SessionResponse } from "./gen/fencepost/v1/lock_pb.js";
 import type { Lease } from "./lease.js";
-import { after } from "./timers.js";
+import { afterReading } from "./timers.js";
 
 /** How long a server may take to answer an operation, or to say that it waits, in milliseconds. */
 export const ANSWER_TIMEOUT_MS = 5000;
@@ -22,6 +22,13 @@ export interface Answered {
   readonly answer: Answer;
   /** The lease of a granted acquire. It is attached to the session. */
   readonly lease: Lease | undefined;
+}
+
+/** What carries an operation to a server. */
+export interface Carrier {
+  withdraw(operation: Operation): void;
+  /** No answer arrived in time, and nobody waits for it any more. */
+  overdue(operation: Operation): void;
 }
 
 export interface OperationLimits {
@@ -45,16 +52,15 @@ export class Operation {
   readonly #wait: number;
   #settle!: (outcome: Answered | Failure) => void;
   #settled = false;
-  #timer: NodeJS.Timeout;
-  /** Withdraws the operation from its session. */
-  #withdraw: () => void = () => undefined;
+  #cancelTimer: () => void;
+  #carrier: Carrier | undefined;
 
   constructor(request: Request, limits: OperationLimits, onWaiting?: (ahead: number) => void) {
     this.request = request;
     this.onWaiting = onWaiting;
     this.#wait = limits.wait;
     this.outcome = new Promise((resolve) => (this.#settle = resolve));
-    this.#timer = this.#arm(limits.unsent);
+    this.#cancelTimer = this.#arm(limits.unsent);
   }
 
   get isAcquire(): boolean {
@@ -67,8 +73,8 @@ export class Operation {
   }
 
   /** The operation was queued on a session. */
-  queued(withdraw: () => void): void {
-    this.#withdraw = withdraw;
+  queued(carrier: Carrier): void {
+    this.#carrier = carrier;
   }
 
   markSent(now: number): void {
@@ -84,7 +90,7 @@ export class Operation {
   }
 
   settle(outcome: Answered | Failure): void {
-    clearTimeout(this.#timer);
+    this.#cancelTimer();
     this.#settled = true;
     this.#settle(outcome);
   }
@@ -93,20 +99,20 @@ export class Operation {
   cancel(): void {
     if (!this.isOpen) return;
     this.#restart(ANSWER_TIMEOUT_MS);
-    this.#withdraw();
+    this.#carrier?.withdraw(this);
   }
 
-  #arm(ms: number): NodeJS.Timeout {
-    return after(ms, () => {
+  #arm(ms: number): () => void {
+    return afterReading(ms, () => {
       const isSent = this.sent !== undefined;
       const message = isSent ? "no answer in time" : "the request could not be sent in time";
       this.settle(new Failure(Code.DeadlineExceeded, message, isSent));
-      this.#withdraw();
+      this.#carrier?.overdue(this);
     });
   }
 
   #restart(ms: number): void {
-    clearTimeout(this.#timer);
-    this.#timer = this.#arm(ms);
+    this.#cancelTimer();
+    this.#cancelTimer = this.#arm(ms);
   }
 }

@@ -17,41 +17,55 @@ import { Retries } from "./retries.js";
 import { within } from "./timers.js";
 import { end, token } from "./wire.js";
 
+/** Who waits for a release. What nobody waits for is logged if it fails. */
+export type Waits = "caller" | "nobody";
+
 /**
  * Stops renewing the lease and releases it, once: a repeat gets the same answer.
  *
  * @throws OutcomeUnknown if no server answers within the client's timeout, Refused if one refuses.
  */
-export function release(core: Core, lease: Lease): Promise<Released> {
-  lease.released ??= start(core, lease);
+export function release(core: Core, lease: Lease, waits: Waits = "caller"): Promise<Released> {
+  lease.released ??= start(core, lease, waits);
   return lease.released;
 }
 
-function start(core: Core, lease: Lease): Promise<Released> {
+function start(core: Core, lease: Lease, waits: Waits): Promise<Released> {
   const loss = lease.loss(now());
   // What the servers have reported needs no question.
   if (loss !== undefined && loss.reason !== "silence" && loss.reason !== "closed") {
     return Promise.resolve({ end: loss.reason, successorToken: loss.successorToken });
   }
   const outcome = finish(core, lease);
-  lease.end("released");
+  lease.giveUp("released");
+  let isWaitedFor = waits === "caller" && loss?.reason !== "silence";
   core.inBackground(
     outcome.then(
       () => undefined,
-      () => undefined,
+      (error: unknown) => {
+        if (!isWaitedFor) gaveUp(core, lease.name, error, lease.token);
+      },
     ),
   );
   if (loss?.reason === "silence") return Promise.resolve({ end: "unspecified", successorToken: undefined });
-  const released = bounded(core, outcome);
+  const released = bounded(core, outcome, () => (isWaitedFor = false));
   // A caller that does not wait for it is not told, and no unhandled rejection ends the process.
   released.catch(() => undefined);
   return released;
 }
 
-async function bounded(core: Core, outcome: Promise<Released>): Promise<Released> {
+async function bounded(core: Core, outcome: Promise<Released>, leave: () => void): Promise<Released> {
   const released = await core.awake.during(() => within(outcome, core.timeout));
   if (released) return released;
-  throw new OutcomeUnknown("the outcome of the release is unknown: no server answered in time");
+  leave();
+  throw new OutcomeUnknown(`outcome unknown: no server answered the release within ${String(core.timeout / 1000)} s`);
+}
+
+/** A release, or the withdrawal of an acquire, failed for good, and nobody waits for it. */
+export function gaveUp(core: Core, lock: string, error: unknown, token?: number): void {
+  const cause = error instanceof Error ? error.message : String(error);
+  const text = `${lock} could not be released in the background: ${cause}; it is free after its TTL`;
+  core.log.warn(text, { lock, ...(token !== undefined && { token }), cause });
 }
 
 async function finish(core: Core, lease: Lease): Promise<Released> {

@@ -1,18 +1,20 @@
 /** The request of an acquire, from the options of its caller. */
 import { randomUUID } from "node:crypto";
 import { create, toBinary } from "@bufbuild/protobuf";
+import { checkDuration, checkFunction, checkObject, checkSignal, checkText, checkWhole } from "./arguments.js";
 import { Refused } from "./errors.js";
-import { DEFAULT_TTL_MS, REQUEST_BYTES_MAX, TOKEN_MAX } from "./facts.js";
+import { REQUEST_BYTES_MAX, TOKEN_MAX } from "./facts.js";
 import { type AcquireRequest, AcquireRequestSchema } from "./gen/fencepost/v1/lock_pb.js";
 import type { Lock } from "./lock.js";
-import { checkText, duration, DURATION_MAX_MS } from "./wire.js";
+import { duration } from "./wire.js";
 
 /** Options of an acquire. All durations are in milliseconds. */
 export interface AcquireOptions {
   /**
    * How long the lease lasts unless it is renewed, which the client does while the process runs: 1,000 ms to 24 h
-   * (a server may be configured otherwise), 30,000 by default. The lock of a process that dies is free after this time.
-   * Choose at least three times the longest pause that the holder must survive.
+   * (a server may be configured otherwise). The lock of a process that dies is free after this time. Choose at least
+   * three times the longest pause that the holder must survive. By default none is sent, and the server decides: 30,000
+   * unless it is configured otherwise; `lock.ttl` has it.
    */
   readonly ttl?: number;
   /** How long to wait in the queue if the lock is held: at most 1 h, 0 by default: do not wait. */
@@ -55,23 +57,29 @@ export interface Request {
  * @throws Refused for a request that is too large to be sent. The servers check the other rules.
  */
 export function request(name: string, options: AcquireOptions, holder: string): Request {
-  const { ttl = DEFAULT_TTL_MS, wait = 0, metadata = {}, minToken = 0, requestId = randomUUID() } = options;
-  checkText("the name of a lock", name);
+  checkText("name", name);
+  checkObject("options", options);
+  const { ttl, wait = 0, metadata = {}, minToken = 0, requestId = randomUUID() } = options;
   checkText("holder", options.holder ?? holder);
-  checkText("requestId", requestId);
-  for (const text of Object.entries(metadata).flat()) checkText("metadata", text);
-  if (!isDuration(ttl) || ttl === 0) throw new RangeError("ttl must be a number of milliseconds above 0");
-  if (!isDuration(wait)) throw new RangeError("wait must be a number of milliseconds, 0 or more");
-  if (!Number.isInteger(minToken) || minToken < 0 || minToken > TOKEN_MAX) {
-    throw new RangeError(`minToken must be a whole number from 0 to ${String(TOKEN_MAX)}`);
+  checkText("requestId", requestId, true);
+  checkObject("metadata", metadata);
+  for (const [key, value] of Object.entries(metadata)) {
+    checkText("a key of metadata", key);
+    checkText(`metadata[${JSON.stringify(key)}]`, value);
   }
+  if (ttl !== undefined) checkDuration("ttl", ttl, "above 0");
+  checkDuration("wait", wait, "0 or more");
+  checkWhole("minToken", minToken, 0, TOKEN_MAX);
+  checkSignal(options.signal);
+  checkFunction("onWaiting", options.onWaiting);
+  checkFunction("onAtRisk", options.onAtRisk);
   const message = create(AcquireRequestSchema, {
     lockName: name,
     holder: options.holder ?? holder,
     requestId,
     metadata: { ...metadata },
     minToken: BigInt(minToken),
-    ttl: duration(ttl),
+    ...(ttl !== undefined && { ttl: duration(ttl) }),
     ...(wait > 0 && { waitTimeout: duration(wait) }),
   });
   const bytes = toBinary(AcquireRequestSchema, message).length;
@@ -91,9 +99,4 @@ export function restarted({ message, wait }: Request): Request {
 export function transmission({ message }: Request, attempt: number, wait: number): AcquireRequest {
   const { waitTimeout: _, ...rest } = message;
   return create(AcquireRequestSchema, { ...rest, attempt, ...(wait > 0 && { waitTimeout: duration(wait) }) });
-}
-
-/** Whether a duration can be sent. The servers check whether it is in range. */
-function isDuration(value: number): boolean {
-  return typeof value === "number" && value >= 0 && value <= DURATION_MAX_MS;
 }

@@ -1,7 +1,7 @@
 /** Repeats of one call whose transmissions have failed so far. */
 import { now } from "./clock.js";
 import { RETRY_FIRST_MS, RETRY_MAX_MS } from "./facts.js";
-import type { Failure } from "./failure.js";
+import { Failure } from "./failure.js";
 import type { Servers } from "./servers.js";
 import { sleep } from "./timers.js";
 
@@ -9,16 +9,21 @@ export class Retries {
   readonly #servers: Servers;
   readonly #until: number;
   readonly #isPatient: boolean;
-  /** The servers that refuse connections until somebody changes certificates. */
-  readonly #lasting = new Set<number>();
+  /** The last failures of the servers that were tried. */
+  readonly #failures = new Map<number, Failure>();
   #tries = 0;
-  #sent = false;
+  #mayBeApplied = false;
 
-  /** Retries end at `until`. While a caller waits, they also end when no server would ever accept a connection. */
+  /** Retries end at `until`. While a caller waits, they also end when no server could ever be called. */
   constructor(servers: Servers, until: number, waits: "caller" | "nobody" = "caller") {
     this.#servers = servers;
     this.#until = until;
     this.#isPatient = waits === "nobody";
+  }
+
+  /** Whether the servers may have done what an earlier transmission asked for. */
+  get mayBeApplied(): boolean {
+    return this.#mayBeApplied;
   }
 
   /**
@@ -26,20 +31,32 @@ export class Retries {
    * early when the signal aborts.
    */
   async failed(server: number, failure: Failure, signal?: AbortSignal): Promise<Failure | undefined> {
-    const known = this.#servers.explain(server, failure).afterSending(this.#sent);
-    if (failure.isTransient) {
-      this.#sent = known.sent;
+    const known = this.#servers.explain(server, failure);
+    const isFinal = !known.isTransient && !known.isLasting && !known.isSessionFull;
+    if (isFinal) return known.afterSending(this.#mayBeApplied);
+    this.#mayBeApplied ||= known.isOutcomeUnknown;
+    if (!known.isSessionFull) {
+      this.#failures.set(server, known);
       this.#servers.failed(server, failure);
-    } else if (!failure.isSessionFull) {
-      return known;
     }
-    if (known.isLasting) this.#lasting.add(server);
-    if (this.#lasting.size === this.#servers.count && !this.#isPatient) return known;
     const pause = Math.max(backoff(this.#tries), failure.retryDelay);
     this.#tries += 1;
-    if (now() + pause >= this.#until) return known;
+    if (this.#isHopeless || now() + pause >= this.#until) return this.#final(known);
     await sleep(pause, signal);
     return undefined;
+  }
+
+  get #isHopeless(): boolean {
+    const lasting = [...this.#failures.values()].filter(({ isLasting }) => isLasting);
+    return lasting.length === this.#servers.count && !this.#isPatient;
+  }
+
+  /** With an unknown outcome, the last failure is the cause; otherwise each server has one. */
+  #final(last: Failure): Failure {
+    const known = last.isSessionFull || this.#mayBeApplied;
+    const inOrder = [...this.#failures].sort(([a], [b]) => a - b).map(([, failure]) => failure);
+    const final = known ? last : Failure.ofAll(inOrder, last);
+    return final.afterSending(this.#mayBeApplied);
   }
 }
 

@@ -18,8 +18,8 @@ export interface TlsOptions {
 
 /**
  * A bearer token, or a function that is asked for one before each call and each stream. The call that needs the token
- * fails with the code `UNAUTHENTICATED` if the function does, or has not settled after 4.5 s or the client's timeout,
- * whichever is shorter.
+ * fails with the code `UNAUTHENTICATED` if the function does, or has not settled after 4.5 s or 90 % of the client's
+ * timeout, whichever is shorter.
  */
 export type TokenSource = string | (() => string | Promise<string>);
 
@@ -29,7 +29,7 @@ export interface Security {
   readonly tokens: Tokens | undefined;
 }
 
-/** The longest time for a token, in milliseconds: less than for an answer, so that the error says what is missing. */
+/** The longest time for a token, in milliseconds: less than for a call, so that its error says what is missing. */
 const TOKEN_TIMEOUT_MS = 4500;
 
 /** A call is not made, because it has no token. */
@@ -48,7 +48,7 @@ export class Tokens {
   constructor(source: TokenSource, timeout: number) {
     if (typeof source !== "function") sendable(source);
     this.#source = source;
-    this.#timeout = Math.min(timeout, TOKEN_TIMEOUT_MS);
+    this.#timeout = Math.min(timeout * 0.9, TOKEN_TIMEOUT_MS);
   }
 
   /** The token for one call. A function that never settles must not hold up the call beyond its time or its signal. */
@@ -118,6 +118,11 @@ export class Tls {
       ...(certFile !== undefined && { certFile }),
       ...(keyFile !== undefined && { keyFile }),
     };
+  }
+
+  /** Whether the client has a certificate of its own. */
+  get hasCertificate(): boolean {
+    return this.#files.certFile !== undefined;
   }
 
   /**

@@ -3,21 +3,28 @@
  * works and move on when it fails.
  */
 import type { Address } from "./address.js";
-import { Connection } from "./connection.js";
-import type { Failure } from "./failure.js";
+import { Connection, type Heard } from "./connection.js";
+import { Failure } from "./failure.js";
+import { Log } from "./log.js";
 import type { Security } from "./security.js";
 
 export class Servers {
   readonly #addresses: readonly Address[];
   readonly #security: Security;
+  readonly #log: Log;
+  readonly #heard: readonly Heard[];
   readonly #connections: (Connection | undefined)[] = [];
   /** Why the last connections failed, of the servers that have not answered since. */
   readonly #troubles: (Failure | undefined)[] = [];
+  /** The servers that failed and have not answered since. */
+  readonly #failing = new Set<number>();
   #preferred = 0;
 
-  constructor(addresses: readonly Address[], security: Security) {
+  constructor(addresses: readonly Address[], security: Security, log: Log = new Log(null)) {
     this.#addresses = addresses;
     this.#security = security;
+    this.#log = log;
+    this.#heard = addresses.map(() => ({ isHttp2: false }));
   }
 
   get count(): number {
@@ -29,27 +36,46 @@ export class Servers {
     return this.#preferred;
   }
 
+  /** The addresses, as people write them. */
+  get names(): string[] {
+    return this.#addresses.map(({ text }) => text);
+  }
+
   /** Moves on from a server that failed, unless another call has done so already. */
-  failed(index: number, failure?: Failure): void {
-    if (failure !== undefined && !failure.sent && !failure.isUnsentInTime) this.#troubles[index] = failure;
+  failed(index: number, failure: Failure): void {
+    if (!failure.sent && !failure.isUnsentInTime) this.#troubles[index] = failure;
     if (index === this.#preferred) this.#preferred = (index + 1) % this.count;
+    if (this.#failing.has(index)) return;
+    this.#failing.add(index);
+    const [server, next] = [this.#name(index), this.#name(this.#preferred)];
+    const cause = this.explain(index, failure).diagnosis;
+    this.#log.info(`server ${server} failed (${cause}), trying ${next}`, { server, cause });
   }
 
   /** The server has answered. */
   answered(index: number): void {
     this.#troubles[index] = undefined;
+    this.#failing.delete(index);
+  }
+
+  /** Why the servers do not renew leases, as far as it is known. */
+  get trouble(): string {
+    const [failure] = this.#troubles.filter((each) => each !== undefined);
+    return failure?.message ?? "no renewal arrived in time";
   }
 
   /** The reason of a failure: why connections with the server fail says more than that time is over. */
   explain(index: number, failure: Failure): Failure {
-    return failure.isUnsentInTime ? (this.#troubles[index] ?? failure) : failure;
+    if (!failure.isUnsentInTime) return failure;
+    const text = "it did not answer before the time of the call was over";
+    return this.#troubles[index] ?? Failure.connection(this.#name(index), { text, isLasting: false });
   }
 
   /** A new connection, for a session: it must not share one with waiting calls. */
   connection(index: number): Connection {
     const address = this.#addresses[index];
     if (address === undefined) throw new RangeError(`there is no server ${String(index)}`);
-    return new Connection(address, this.#security);
+    return new Connection(address, this.#security, this.#heard[index]);
   }
 
   /** The connection for calls. */
@@ -60,5 +86,9 @@ export class Servers {
   /** Ends the connections for calls. */
   close(): void {
     for (const connection of this.#connections) connection?.close();
+  }
+
+  #name(index: number): string {
+    return this.#addresses[index]?.text ?? "";
   }
 }

@@ -6,7 +6,7 @@ import { Failure } from "./failure.js";
 import type { AcquireResponse, Lost, RenewedLeases, SessionResponse } from "./gen/fencepost/v1/lock_pb.js";
 import { AcquireResponse_Outcome as Outcome, Detached_Reason as Reason } from "./gen/fencepost/v1/lock_pb.js";
 import { Lease } from "./lease.js";
-import type { Operation } from "./operation.js";
+import type { Carrier, Operation } from "./operation.js";
 import type { Outgoing } from "./operations.js";
 import { Outbox } from "./outbox.js";
 import { lossReason, milliseconds, token } from "./wire.js";
@@ -20,10 +20,10 @@ export interface SessionListener {
   /** It has no room for the lease. */
   full(lease: Lease): void;
   /** It ended by itself, or its server drains. */
-  failed(session: Session, failure?: Failure): void;
+  failed(session: Session, failure: Failure): void;
 }
 
-export class Session {
+export class Session implements Carrier {
   /** The index of its server. */
   readonly server: number;
   readonly #connection: Connection;
@@ -56,6 +56,11 @@ export class Session {
 
   get isDraining(): boolean {
     return this.#draining;
+  }
+
+  /** Why it ended; `undefined` while it has not. */
+  get end(): Failure | undefined {
+    return this.#end;
   }
 
   get hasEnded(): boolean {
@@ -117,9 +122,7 @@ export class Session {
     }
     if (operation.isAcquire) this.#outbox.acquire(operation);
     else this.#outbox.release(operation, lease);
-    operation.queued(() => {
-      this.#withdraw(operation);
-    });
+    operation.queued(this);
     this.#wake?.();
   }
 
@@ -128,7 +131,25 @@ export class Session {
     let failure = await this.#connection.open();
     if (this.hasEnded) this.#connection.close();
     else failure ??= await this.#read();
-    if (this.hasEnded || failure === undefined) return;
+    if (failure !== undefined) this.#fail(failure);
+  }
+
+  withdraw(operation: Operation): void {
+    if (this.#outbox.withdraw(operation)) {
+      operation.settle(new Failure(Code.Canceled, "the operation was withdrawn before it was sent", false));
+    }
+    this.#wake?.();
+  }
+
+  /** If nothing has arrived since the operation was sent, the session fell silent, and ends with its connection. */
+  overdue(operation: Operation): void {
+    this.withdraw(operation);
+    if (operation.sent === undefined || this.#lastReceived > operation.sent) return;
+    this.#fail(Failure.local(`${this.#connection.address.text}: it fell silent`, true));
+  }
+
+  #fail(failure: Failure): void {
+    if (this.hasEnded) return;
     this.close(failure);
     this.#listener.failed(this, failure);
   }
@@ -169,8 +190,11 @@ export class Session {
   async *#outgoing(): AsyncGenerator<Outgoing> {
     while (!this.hasEnded) {
       const message = this.#outbox.next(now());
-      if (message) yield message;
-      else await new Promise<void>((resolve) => (this.#wake = resolve));
+      if (message) {
+        // Not each answer to a beat renews something.
+        if (message.message?.case !== "answer") this.#connection.answerIsDue();
+        yield message;
+      } else await new Promise<void>((resolve) => (this.#wake = resolve));
     }
   }
 
@@ -253,13 +277,6 @@ export class Session {
     return lease;
   }
 
-  #withdraw(operation: Operation): void {
-    if (this.#outbox.withdraw(operation)) {
-      operation.settle(new Failure(Code.Canceled, "the operation was withdrawn before it was sent", false));
-    }
-    this.#wake?.();
-  }
-
   /** Leases were renewed, by the beat answer sent at `answered` or by their attachment. */
   #renewed(groups: readonly RenewedLeases[], answered: number | undefined, read: number): void {
     for (const group of groups) {
@@ -280,7 +297,7 @@ export class Session {
     const attachment = this.#outbox.attachment(handle);
     if (attachment === undefined || attachment.number !== attachment.lease.attachment) return;
     attachment.lease.storeUnreachable = true;
-    attachment.lease.atRisk(now);
+    attachment.lease.atRisk(now, "the store of the server cannot be reached");
   }
 
   /** The session no longer keeps a lease alive. */
@@ -302,13 +319,13 @@ export class Session {
     }
     // It stays valid until the known end, and is not renewed here any more.
     lease.onStream = false;
-    lease.atRisk(now);
+    lease.atRisk(now, "another process renews it");
   }
 
   #drains(): void {
     if (this.#draining) return;
     this.#draining = true;
-    this.#listener.failed(this);
+    this.#listener.failed(this, Failure.local("it drains", true));
     this.#listener.changed(this);
   }
 }

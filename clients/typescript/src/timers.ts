@@ -10,6 +10,20 @@ export function after(ms: number, callback: () => void): NodeJS.Timeout {
   return setTimeout(callback, Math.min(Math.max(ms, 0), DELAY_MAX_MS)).unref();
 }
 
+/**
+ * The same for the deadlines of answers: calls back once what has arrived is read, so that an event loop that was
+ * blocked does not look like a silent server. Returns how to cancel it.
+ */
+export function afterReading(ms: number, callback: () => void): () => void {
+  let immediate: NodeJS.Immediate | undefined;
+  // In a round of the event loop, sockets come between timers and immediates.
+  const timer = after(ms, () => (immediate = setImmediate(callback)));
+  return () => {
+    clearTimeout(timer);
+    clearImmediate(immediate);
+  };
+}
+
 /** Resolves after some milliseconds, at once when the signal aborts. */
 export async function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   await within(new Promise<never>(() => undefined), ms, signal);

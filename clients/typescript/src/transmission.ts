@@ -57,6 +57,8 @@ async function call(
     const lease = granted && new Lease(granted, value, request, sent, read);
     return { sent, read, answer: { case: "acquire", value }, lease };
   } catch (error) {
-    return Failure.of(error, true, connection.address.text);
+    const failure = Failure.of(error, true, connection.address.text);
+    if (failure.code === Code.DeadlineExceeded) connection.overdue();
+    return failure;
   }
 }

@@ -7,12 +7,6 @@ import { LeaseEnd } from "./gen/fencepost/v1/lock_pb.js";
 /** The longest duration of the API: 10,000 years. */
 export const DURATION_MAX_MS = 315_576_000_000_000;
 
-/** @throws TypeError for what is not a text, or cannot be sent: protobuf would replace a lone surrogate by U+FFFD */
-export function checkText(what: string, text: unknown): void {
-  if (typeof text !== "string") throw new TypeError(`${what} must be a string`);
-  if (!text.isWellFormed()) throw new TypeError(`${what} must not have a lone surrogate: it is no valid Unicode`);
-}
-
 /** Milliseconds as a duration of the API. */
 export function duration(ms: number): Duration {
   const whole = Math.floor(ms / 1000);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test, { type TestContext } from "node:test";
 import { TimedOut } from "../src/index.js";
-import { connect, start, until } from "./support/index.js";
+import { connect, hold, start, until } from "./support/index.js";
 
 /** A server that keeps three leases on a session. */
 function small(t: TestContext) {
@@ -41,7 +41,7 @@ void test("waits and cancellations on a full session", async (t) => {
   const server = await small(t);
   const client = connect(t, server);
   const other = connect(t, server);
-  await Promise.all(names(4).map((name) => client.lock(name)));
+  for (const name of names(4)) await hold(t, client.lock(name));
   const held = await other.lock("b");
   await assert.rejects(client.lock("b", { wait: 100 }), TimedOut);
   const waiting = client.lock("b", { wait: 60_000 });

@@ -14,7 +14,8 @@ function lease(): { lease: Lease; told: string[] } {
   const told: string[] = [];
   lease.listener = {
     lost: (loss: LockLost) => told.push(loss.reason),
-    atRisk: () => told.push("at risk"),
+    atRisk: (cause: string) => told.push(cause),
+    recovered: () => told.push("recovered"),
   };
   return { lease, told };
 }
@@ -32,7 +33,7 @@ void test("a lease is lost once, for the first reason", () => {
     const loss = it.loss(100);
     it.end("expired", 8);
     it.loss(20_000);
-    it.atRisk(100);
+    it.atRisk(100, "at risk");
     it.renewed(renewal(200));
     assert.deepEqual([told, it.loss(100) === loss, it.remaining(100)], [[reason], true, 0]);
     assert.equal(loss?.successorToken, reason === "revoked" ? 7 : undefined);
@@ -52,11 +53,29 @@ void test("a lease is valid until the formula says so, and not a moment longer",
 
 void test("a risk is told once, until a renewal", () => {
   const { lease: it, told } = lease();
-  it.atRisk(1000);
-  it.atRisk(2000);
+  it.atRisk(1000, "at risk");
+  it.atRisk(2000, "at risk");
   assert.ok(it.isAtRisk);
   it.renewed(renewal(3000));
   assert.ok(!it.isAtRisk);
-  it.atRisk(4000);
-  assert.deepEqual(told, ["at risk", "at risk"]);
+  it.atRisk(4000, "at risk");
+  assert.deepEqual(told, ["at risk", "recovered", "at risk"]);
+});
+
+void test("the TTL is that of the answers, whatever was asked for", () => {
+  const of = (asked: number | undefined, attempt: number, left: number) => {
+    const request = create(AcquireRequestSchema, { attempt, ...(asked !== undefined && { ttl: duration(asked) }) });
+    const wire = create(LeaseSchema, { lockName: "a", fencingToken: 1n, ttl: duration(left) });
+    return new Lease(wire, create(AcquireResponseSchema), request, 0, 5);
+  };
+  assert.deepEqual([of(undefined, 1, 10_000), of(60_000, 1, 10_000)].map(({ ttl }) => ttl), [10_000, 10_000]);
+  assert.ok(!of(undefined, 1, 10_000).isLate(5));
+  // The answer to a repeat has what is left: a renewal has to tell the rest.
+  const repeated = of(undefined, 2, 10_000);
+  assert.ok(repeated.isLate(5));
+  repeated.renewed({ sent: 5, read: 6, heldFor: 0, ttl: 30_000 });
+  assert.deepEqual([repeated.ttl, repeated.isLate(6)], [30_000, false]);
+  const untold = of(undefined, 2, 10_000);
+  untold.expectNoMore();
+  assert.deepEqual([untold.ttl, untold.isLate(6)], [10_000, false]);
 });

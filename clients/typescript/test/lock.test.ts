@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { inspect } from "node:util";
 import test from "node:test";
 import { Client, Contended, ClientClosed, type Lock, LockLost, Refused, TimedOut } from "../src/index.js";
-import { connect, start, until } from "./support/index.js";
+import { connect, hold, start, until } from "./support/index.js";
 
 void test("a lock is held past its TTL, and released once", async (t) => {
   const server = await start(t);
@@ -28,16 +28,17 @@ void test("a lock is held past its TTL, and released once", async (t) => {
 
 void test("a lock that is not free", async (t) => {
   const client = connect(t, await start(t), { holder: "first" });
-  await client.lock("a");
+  await hold(t, client.lock("a"));
   await assert.rejects(client.lock("a"), (error: unknown) => {
     assert.ok(error instanceof Contended);
     assert.deepEqual([error.lockName, error.holders[0]?.holder, error.waiters], ["a", "first", 0]);
-    assert.equal(error.message, '"a" is not free: held by first, 0 waiting');
+    assert.equal(error.message, "a is held by first, 0 waiting");
     return true;
   });
   assert.equal(await client.tryLock("a"), null);
   await assert.rejects(client.lock("a", { wait: 50 }), (error: unknown) => {
     assert.ok(error instanceof TimedOut && error.holders[0]?.holder === "first");
+    assert.equal(error.message, "timed out waiting for a: it is held by first, 0 waiting");
     return true;
   });
 });
@@ -183,7 +184,7 @@ void test("list and watch", async (t) => {
 void test("after close nothing of the client is in a queue", async (t) => {
   const server = await start(t);
   const [holder, client] = [connect(t, server), connect(t, server)];
-  await holder.lock("a");
+  await hold(t, holder.lock("a"));
   const waiting = Array.from({ length: 50 }, () => client.lock("a", { wait: 60_000 }));
   const ended = Promise.all(waiting.map((each) => assert.rejects(each, ClientClosed)));
   await until("all wait", async () => (await holder.get("a")).waiters === waiting.length);

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import test, { type TestContext } from "node:test";
-import { after, connect, PATIENCE_MS, start, until } from "./support/index.js";
+import { after, connect, hold, PATIENCE_MS, start, until } from "./support/index.js";
 import { Proxy } from "./support/proxy.js";
 
 /** Runs a program in a process of its own; it has a client and prints lines. */
@@ -67,7 +67,7 @@ for (const [what, program] of [
 void test("the process lives while it waits for a lock, and Ctrl-C ends the wait", async (t) => {
   const server = await start(t);
   const observer = connect(t, server);
-  await observer.lock("a");
+  await hold(t, observer.lock("a"));
   const { child } = run(t, server.address, `await client.lock("a", { wait: 60000 });`);
   await until("it waits", async () => (await observer.get("a")).waiters === 1);
   child.kill("SIGINT");
@@ -100,4 +100,18 @@ void test("a process stopped past its TTL learns that before it can write", asyn
   // A message of the server may be read first: it says the same.
   assert.match(String((await lines.next()).value), /^(silence|expired) true$/);
   assert.equal(await exitCode(child), 0);
+});
+
+void test("SIGTERM with the recipe of the README leaves no lock", async (t) => {
+  const server = await start(t);
+  const observer = connect(t, server);
+  const program = `
+    process.once("SIGTERM", async () => { await client.close(); process.exit(143); });
+    globalThis.held = await client.lock("a", { ttl: 3600000 });
+    console.log("ready"); setInterval(() => 0, 1000);`;
+  const { child, lines } = run(t, server.address, program);
+  assert.equal((await lines.next()).value, "ready");
+  child.kill("SIGTERM");
+  assert.equal(await exitCode(child), 143);
+  assert.deepEqual((await observer.get("a")).holders, []);
 });

@@ -21,6 +21,13 @@ const BLOCKS = [
     "await client.close();",
   ],
   [
+    "AbortSignal.timeout(5000)",
+    `import { Client } from "@fencepost/client";
+     const client = new Client();`,
+    `if (!lock.valid()) throw new Error(String(lock));
+     await lock.release();`,
+  ],
+  [
     "postgres.raise(",
     `import { Client } from "@fencepost/client";
      const client = new Client();
@@ -51,15 +58,27 @@ const BLOCKS = [
     "client.watch(",
     `import { Client } from "@fencepost/client";
      const client = new Client();
-     const { token } = await client.lock("orders/42");
+     const lock = await client.lock("orders/42");
+     const { token } = lock;
      // The watch does not end.
      process.once("exit", (code) => { if (code !== 9) console.error("the watch ended"); });
      setTimeout(async () => {
-       if ((await client.checkToken("orders/42", token)).status !== "current") process.exit(1);
+       if (!lock.valid() || (await client.checkToken("orders/42", token)).status !== "current") process.exit(1);
        process.exit(9);
      }, 1000);`,
     "",
   ],
+  [
+    "SIGTERM",
+    `import { Client } from "@fencepost/client";
+     const client = new Client();
+     const stopWork = async () => {};
+     const lock = await client.lock("orders/42");`,
+    `process.once("exit", () => { if (lock.status !== "lost") process.exitCode = 1; });
+     setInterval(() => {}, 1000);
+     process.kill(process.pid, "SIGTERM");`,
+  ],
+  ["logger: console", `import { Client } from "@fencepost/client";`, `await (await client.lock("log")).release();`],
   ["Server.start()", `import { Client } from "@fencepost/client";`, `await client.lock("a");`],
   ["FakeServer.start()", `import { Client } from "@fencepost/client";`, "if (!lock.signal.aborted) server.resume();"],
 ];
@@ -90,7 +109,8 @@ if (process.argv[2] === "generate") {
         return error.status;
       }
     })();
-    assert.equal(code, text.includes("client.watch(") ? 9 : 0, `block ${n}:\n${text}`);
+    const expected = text.includes("client.watch(") ? 9 : text.includes("SIGTERM") ? 143 : 0;
+    assert.equal(code, expected, `block ${n}:\n${text}`);
   }
   await server.stop();
 }

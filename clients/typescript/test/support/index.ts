@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import type { TestContext } from "node:test";
-import { Client, type ClientOptions } from "../../src/index.js";
+import { Client, type ClientOptions, type Lock } from "../../src/index.js";
 import { Server, type ServerOptions } from "../../src/testing/index.js";
 
 /** How long anything may take that has to happen, in milliseconds. */
@@ -51,6 +51,13 @@ export function connect(t: TestContext, servers: Server | string | string[], opt
   const client = new Client({ servers: servers instanceof Server ? servers.address : servers, ...options });
   after(t, () => client.close());
   return client;
+}
+
+/** Holds a lock until the end of the test: one that nothing refers to any more is released. */
+export async function hold(t: TestContext, acquiring: Promise<Lock>): Promise<Lock> {
+  const lock = await acquiring;
+  t.after(() => lock.valid());
+  return lock;
 }
 
 /** Waits until a condition holds. */

@@ -7,6 +7,8 @@ export class Proxy {
   readonly #server: net.Server;
   #target: string;
   readonly #sockets = new Set<net.Socket>();
+  /** The open connections over which nothing passes any more. */
+  readonly #silent = new WeakSet<net.Socket>();
   #drops = false;
   /** The delayed answers, in order; `undefined` while they pass. */
   #held: (() => void)[] | undefined;
@@ -22,7 +24,7 @@ export class Proxy {
       for (const [from, to, isAnswer] of [[client, server, false], [server, client, true]] as const) {
         this.#sockets.add(from);
         from.on("data", (data) => {
-          if (isAnswer && this.#drops) return;
+          if (this.#silent.has(from) || (isAnswer && this.#drops)) return;
           if (isAnswer && this.#held) this.#held.push(() => to.write(data));
           else to.write(data);
         });
@@ -35,9 +37,11 @@ export class Proxy {
     });
   }
 
-  static async start(t: TestContext, target: string): Promise<Proxy> {
+  /** Listens on a free port of 127.0.0.1, or at this address. */
+  static async start(t: TestContext, target: string, listen = "127.0.0.1:0"): Promise<Proxy> {
     const proxy = new Proxy(target);
-    proxy.#server.listen(0, "127.0.0.1");
+    const [host = "", port = ""] = listen.split(":");
+    proxy.#server.listen(Number(port), host);
     await once(proxy.#server, "listening");
     t.after(() => {
       proxy.#server.close();
@@ -47,7 +51,8 @@ export class Proxy {
   }
 
   get address(): string {
-    return `127.0.0.1:${String((this.#server.address() as net.AddressInfo).port)}`;
+    const { address, port } = this.#server.address() as net.AddressInfo;
+    return `${address}:${String(port)}`;
   }
 
   /** Whether any connection is open. */
@@ -65,6 +70,11 @@ export class Proxy {
     this.#drops = true;
   }
 
+  /** The open connections fall silent in both directions, and new ones work: as a NAT does that lost its table. */
+  silence(): void {
+    for (const socket of this.#sockets) this.#silent.add(socket);
+  }
+
   /** From now on answers are delayed, until they pass. */
   holdAnswers(): void {
     this.#held = [];
@@ -75,6 +85,12 @@ export class Proxy {
     const held = this.#held ?? [];
     this.#held = undefined;
     for (const pass of held) pass();
+  }
+
+  /** Breaks all connections, and takes no new ones. */
+  refuse(): void {
+    this.#server.close();
+    this.cut();
   }
 
   /** Breaks all connections. */
