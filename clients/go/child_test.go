@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -22,6 +23,8 @@ func TestMain(m *testing.M) {
 		map[string]func([]string){"hold": holdLock, "leave": leaveWithLock, "wait": waitForLock}[arguments[0]](arguments[1:])
 		return
 	}
+	// Tests look at what their own loggers are told.
+	slog.SetDefault(slog.New(slog.DiscardHandler))
 	goleak.VerifyTestMain(m)
 }
 
@@ -58,7 +61,7 @@ func leaveWithLock(arguments []string) {
 
 // waitForLock waits for a lock until it is interrupted.
 func waitForLock(arguments []string) {
-	_, err := childClient(arguments[0]).Acquire(context.Background(), arguments[1],
+	_, err := childClient(arguments[0]).Acquire(context.Background(), arguments[1], fencepost.WithWaitUntilDone(),
 		fencepost.WithOnQueuePosition(func(ahead int) { fmt.Println(ahead) }))
 	fmt.Println(err)
 }

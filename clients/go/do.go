@@ -5,7 +5,8 @@ import (
 	"errors"
 )
 
-// Do acquires a lock as [Client.Acquire] does, calls work, and releases the lock. It never calls work without the lock.
+// Do acquires a lock as [Client.Acquire] does, with the same options, calls work, and releases the lock. It never calls
+// work without the lock.
 //
 // The context of work is done when ctx is, or when the lock is lost. Send the token with every write to the store that
 // the lock protects. If the lock was lost before work returned, Do returns a [*LostError], joined with the error of work
