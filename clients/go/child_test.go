@@ -17,10 +17,13 @@ import (
 	fencepost "github.com/fencepost/fencepost-go"
 )
 
+// childRoles are what this program does as another process.
+var childRoles = map[string]func([]string){"hold": holdLock, "leave": leaveWithLock, "wait": waitForLock}
+
 func TestMain(m *testing.M) {
 	if role := os.Getenv(childVariable); role != "" {
 		arguments := strings.Split(role, "\n")
-		map[string]func([]string){"hold": holdLock, "leave": leaveWithLock, "wait": waitForLock}[arguments[0]](arguments[1:])
+		childRoles[arguments[0]](arguments[1:])
 		return
 	}
 	// Tests look at what their own loggers are told.

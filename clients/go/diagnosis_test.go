@@ -125,10 +125,12 @@ func wrongServers(t *testing.T) map[string]wrongServer {
 func adminPort(t *testing.T) string {
 	t.Helper()
 	server := fenceposttest.Start(t, "--admin-listen", "127.0.0.1:0")
-	found := regexp.MustCompile(`admin port open addr=(\S+)`).FindStringSubmatch(server.Log())
-	if found == nil {
-		t.Fatalf("no admin port: %s", server.Log())
-	}
+	var found []string
+	// The log of the server arrives through a pipe.
+	eventually(t, "the admin port is in the log", func() bool {
+		found = regexp.MustCompile(`admin port open addr=(\S+)\s`).FindStringSubmatch(server.Log())
+		return found != nil
+	})
 	return found[1]
 }
 

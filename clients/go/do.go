@@ -16,6 +16,9 @@ import (
 func (c *Client) Do(
 	ctx context.Context, name string, work func(ctx context.Context, token uint64) error, options ...AcquireOption,
 ) error {
+	if work == nil {
+		return invalid(name, "work", "must be a function; it is nil")
+	}
 	lock, err := c.Acquire(ctx, name, options...)
 	if err != nil {
 		return err

@@ -95,7 +95,7 @@ func WithOnQueuePosition(call func(ahead int)) AcquireOption {
 // and with it the operations of others. All other rules are the server's.
 func (o *acquireOptions) request(name, holder string) (*pb.AcquireRequest, error) {
 	if o.wait < 0 {
-		return nil, invalid(name, "wait_timeout", fmt.Sprintf("must be 0 s to 1 h; it is %v", o.wait))
+		return nil, invalid(name, "wait_timeout", fmt.Sprintf("must be 0s to 1h; it is %v", o.wait))
 	}
 	request := &pb.AcquireRequest{
 		LockName:  name,
@@ -126,7 +126,7 @@ func (o *acquireOptions) request(name, holder string) (*pb.AcquireRequest, error
 // checkUTF8 checks a text that has to be valid UTF-8: protobuf cannot send another one.
 func checkUTF8(name, field, text string) error {
 	if !utf8.ValidString(text) {
-		return invalid(name, field, "must be valid UTF-8")
+		return invalid(name, field, fmt.Sprintf("must be valid UTF-8; it is %.60q", text))
 	}
 	return nil
 }

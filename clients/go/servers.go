@@ -129,8 +129,11 @@ func (s *servers) failureOf(index int, err error) *failure {
 		found = &finding{text: " " + facts.NotFencepost, permanent: true}
 		to.greeting.set(found)
 	case codes.Unavailable:
-		if name, unknown := strings.CutPrefix(failed.message, "name resolver error: "); unknown {
-			found = &finding{text: ": " + name}
+		if why, unresolved := strings.CutPrefix(failed.message, "name resolver error: "); unresolved {
+			if why == "produced zero addresses" {
+				why = "no such host: the name has no address"
+			}
+			found = &finding{text: ": " + why}
 		} else if found == nil {
 			found = &finding{text: ": " + failed.Error()}
 		}
