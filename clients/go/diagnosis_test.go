@@ -136,6 +136,7 @@ func adminPort(t *testing.T) string {
 
 // A server that cannot be called is explained in the words of the facts, at once if no repetition helps.
 func TestAWrongServerIsExplained(t *testing.T) {
+	t.Parallel()
 	for name, wrong := range wrongServers(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -147,9 +148,12 @@ func TestAWrongServerIsExplained(t *testing.T) {
 				want = "fencepost: " + wrong.address + wrong.text
 			}
 			begun := time.Now()
-			_, acquiring := client.Acquire(testContext(t), "orders/42", fencepost.WithWait(0))
+			var acquiring, getting error
+			var calls sync.WaitGroup
+			calls.Go(func() { _, acquiring = client.Acquire(testContext(t), "orders/42") })
+			calls.Go(func() { _, getting = client.Get(testContext(t), "orders/42") })
+			calls.Wait()
 			waited := time.Since(begun)
-			_, getting := client.Get(testContext(t), "orders/42")
 			for call, err := range map[string]error{"acquire": acquiring, "get": getting} {
 				if err == nil || !strings.HasPrefix(err.Error(), want) {
 					t.Errorf("%s: got %v, want %s", call, err, want)

@@ -6,6 +6,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost-go/guard"
@@ -26,6 +30,35 @@ func readmeRaise(ctx context.Context, db *sql.DB, lock guard.Grant) error {
 	}
 	// read, write
 	return tx.Commit()
+}
+
+// A new module beside a clone of the repository, with the lines of the README and nothing else.
+func TestTheLinesOfTheReadmeForGoModAreEnough(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	must(t, err)
+	var lines []string
+	for line := range strings.Lines(string(readme)) {
+		if strings.HasPrefix(line, "    require ") || strings.HasPrefix(line, "    replace ") {
+			lines = append(lines, line)
+		}
+	}
+	clone, err := filepath.Abs("../../..")
+	must(t, err)
+	manifest := "module example\n\ngo 1.26.0\n\n" +
+		strings.ReplaceAll(strings.Join(lines, ""), "../fencepost/", clone+"/")
+	program := "package main\n\nimport (\n\t_ \"github.com/fencepost/fencepost-go\"\n" +
+		"\t_ \"github.com/fencepost/fencepost-go/guard/sqlguard\"\n)\n\nfunc main() {}\n"
+	sums, err := os.ReadFile("go.sum")
+	must(t, err)
+	folder := t.TempDir()
+	for name, text := range map[string]string{"go.mod": manifest, "main.go": program, "go.sum": string(sums)} {
+		must(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
+	}
+	build := exec.Command("go", "build", "-mod=mod", "-o", os.DevNull, ".")
+	build.Dir = folder
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%s\n%s", manifest, output)
+	}
 }
 
 func TestTheCodeOfTheReadmeWorks(t *testing.T) {
