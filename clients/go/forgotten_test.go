@@ -55,7 +55,9 @@ func (j *journal) with(text string) []string {
 }
 
 // forget acquires a lock, and leaves the result to nobody. What keep returns is all that is left of it.
-func forget(t *testing.T, client *fencepost.Client, name string, keep func(*fencepost.Lock) any) (token uint64, kept any) {
+func forget(
+	t *testing.T, client *fencepost.Client, name string, keep func(*fencepost.Lock) any,
+) (token uint64, kept any) {
 	t.Helper()
 	lock, err := client.TryAcquire(testContext(t), name)
 	must(t, err)

@@ -50,7 +50,8 @@ func answerNames(connection net.Conn) {
 		if err != nil {
 			return
 		}
-		if _, err := connection.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...)); err != nil {
+		answer = append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...)
+		if _, err := connection.Write(answer); err != nil {
 			return
 		}
 	}
@@ -75,7 +76,7 @@ func answerName(query []byte) ([]byte, error) {
 	return message.Pack()
 }
 
-// A server moves to another address. Its name is resolved anew for the next connection, also for calls without a session.
+// A server moves to another address. Its name is resolved anew for the next connection, of a session and of calls.
 func TestAServerThatMovedCostsNoLock(t *testing.T) {
 	t.Parallel()
 	target := fenceposttest.Start(t).Address

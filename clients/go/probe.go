@@ -53,6 +53,7 @@ func answersPlainText(connection net.Conn) bool {
 
 func answersTLS(ctx context.Context, connection net.Conn) bool {
 	// Nothing is sent on this connection, so it does not matter whose it is.
-	err := tls.Client(connection, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}).HandshakeContext(ctx)
+	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}
+	err := tls.Client(connection, config).HandshakeContext(ctx)
 	return err == nil || isAlert(err)
 }

@@ -271,9 +271,10 @@ func (s *session) receive(response *pb.SessionResponse, now clock.Moment) {
 	case *pb.SessionResponse_Lost:
 		s.lost(message.Lost, now)
 	case *pb.SessionResponse_AtRisk:
+		cause := "the store of " + s.client.servers.name(s.server) + " does not answer"
 		for _, handle := range message.AtRisk.GetHandles() {
 			if attachment := s.outbox.attached[handle]; attachment != nil && attachment.isLatest() {
-				attachment.lease.renewalsFail(now, true, "the store of "+s.client.servers.name(s.server)+" does not answer")
+				attachment.lease.renewalsFail(now, true, cause)
 			}
 		}
 		proof = false

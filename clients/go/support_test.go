@@ -130,7 +130,7 @@ func (p *proxy) setSilent(silent bool) {
 	p.changed.Broadcast()
 }
 
-// silenceOpen makes the open connections silent for ever, as a load balancer does that has lost its state. New ones work.
+// silenceOpen makes the open connections silent for ever, as a load balancer that has lost its state. New ones work.
 func (p *proxy) silenceOpen() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +168,8 @@ func startChildWith(t *testing.T, environment []string, what string, arguments .
 	self, err := os.Executable()
 	must(t, err)
 	c := &child{process: exec.Command(self)}
-	c.process.Env = append(append(os.Environ(), environment...), childVariable+"="+strings.Join(append([]string{what}, arguments...), "\n"))
+	role := childVariable + "=" + strings.Join(append([]string{what}, arguments...), "\n")
+	c.process.Env = append(append(os.Environ(), environment...), role)
 	c.process.Stderr = os.Stderr
 	c.process.Dir = filepath.Dir(self)
 	c.in, err = c.process.StdinPipe()

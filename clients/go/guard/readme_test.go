@@ -70,7 +70,8 @@ func TestTheCodeOfTheReadmeWorks(t *testing.T) {
 	must(t, readmeRaise(ctx, db, grant{t.Name(), "b", 8}))
 	err = readmeRaise(ctx, db, grant{t.Name(), "a", 7})
 	var stale *guard.StaleTokenError
-	if !errors.As(err, &stale) || stale.Token != 7 || stale.Newest != 8 {
+	if !errors.As(err, &stale) || stale.Token != 7 || stale.Newest != 8 ||
+		stale.Error() != "fencepost: token 7 of "+t.Name()+" is stale: the store has seen 8" {
 		t.Fatalf("got %v", err)
 	}
 }

@@ -27,8 +27,8 @@ func run(ctx context.Context) error {
 	return client.Do(ctx, "orders/42", ship, fencepost.WithWaitUntilDone())
 }
 
-// ship has the lock: no other process is in here. Send the token with every write, and return when ctx is done: the lock
-// is lost, or the process has to end.
+// ship has the lock: no other process is in here. Send the token with every write. When ctx is done, return: the lock is
+// lost, or the process has to end.
 func ship(ctx context.Context, token uint64) error {
 	log.Printf("shipping with token %d", token)
 	<-ctx.Done()
