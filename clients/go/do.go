@@ -3,6 +3,7 @@ package fencepost
 import (
 	"context"
 	"errors"
+	"runtime"
 )
 
 // Do acquires a lock as [Client.Acquire] does, with the same options, calls work, and releases the lock. It never calls
@@ -23,6 +24,7 @@ func (c *Client) Do(
 	if err != nil {
 		return err
 	}
+	defer runtime.KeepAlive(lock)                 // it is not forgotten before it is released
 	defer c.startRelease(lock.lease, ErrReleased) // if work panics
 	err = c.workUnder(ctx, lock, work)
 	lost := lock.Err()

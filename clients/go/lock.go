@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"github.com/fencepost/fencepost-go/internal/clock"
@@ -80,6 +81,8 @@ func (l *Lock) WithContext(parent context.Context) (ctx context.Context, cancel 
 // before: only the token protected the work done since then. If the local clock says so, Release does not wait for the
 // server.
 func (l *Lock) Release(ctx context.Context) error {
+	// This may be the last use: until the release has begun, the lock is not forgotten.
+	defer runtime.KeepAlive(l)
 	l.client.startRelease(l.lease, ErrReleased)
 	return waitForRelease(ctx, l.lease)
 }
