@@ -111,7 +111,7 @@ func TestALoggerThatPanicsCostsNoLock(t *testing.T) {
 	lock, other := acquire(t, client, "orders/42", fencepost.WithTTL(ttl)), acquire(t, client, "orders/43")
 	for range 2 {
 		must(t, server.Lose("orders/43"))
-		lost(t, other)
+		_ = lost(t, other)
 		within(t, bad.called)
 		other = acquire(t, client, "orders/43")
 	}

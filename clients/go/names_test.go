@@ -106,8 +106,7 @@ func TestAServerThatMovedCostsNoLock(t *testing.T) {
 func TestANameThatIsNotKnownIsReported(t *testing.T) {
 	t.Parallel()
 	_, err := newClient(t, "nobody.test").Acquire(testContext(t), "orders/42")
-	as[*fencepost.UnavailableError](t, err)
-	text := err.Error()
+	text := as[*fencepost.UnavailableError](t, err).Error()
 	if !strings.HasPrefix(text, "fencepost: no server could be reached: nobody.test:7420: ") ||
 		!strings.Contains(text, "no such host") {
 		t.Fatalf("got %v", err)

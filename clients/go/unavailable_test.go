@@ -54,8 +54,9 @@ func TestAServerThatDidNothingIsUnavailable(t *testing.T) {
 func TestAnUnknownOutcomeIsNotUnavailable(t *testing.T) {
 	t.Parallel()
 	_, err := newClient(t, startRefusing(t, "OUTCOME_UNKNOWN").address).Acquire(testContext(t), "orders/42")
-	if as[*fencepost.OutcomeUnknownError](t, err); errors.Is(err, fencepost.ErrUnavailable) ||
-		err.Error() != "fencepost: outcome unknown: not now (OUTCOME_UNKNOWN)" {
+	unknown := as[*fencepost.OutcomeUnknownError](t, err)
+	if errors.Is(err, fencepost.ErrUnavailable) || errors.Is(err, fencepost.ErrRefused) ||
+		unknown.Error() != "fencepost: outcome unknown: not now (OUTCOME_UNKNOWN)" {
 		t.Fatalf("got %v", err)
 	}
 }
