@@ -191,7 +191,7 @@ func (a *attempts) hasTime() bool { return a.options.requestID == "" && clock.No
 
 // failed decides what follows on a transmission that failed: after a pause the next one, or an error.
 func (a *attempts) failed(op *operation, failed *failure) error {
-	if failed.unsent && failed.found == nil && failed.reason == "" && a.why != nil {
+	if failed.isTransient() && failed.unsent && failed.found == nil && failed.reason == "" && a.why != nil {
 		// It says nothing about the servers. An earlier transmission may have.
 		last := *a.why
 		last.unsent = true
