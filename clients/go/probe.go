@@ -20,7 +20,10 @@ const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x
 
 // probe looks closer at a server that closed a connection early, unless that was known before.
 func (h handshakes) probe(raw net.Conn, found *finding) *finding {
-	if last := h.greeting.get(); h.isLocal || last != nil && last.text == found.text {
+	if last := h.greeting.get(); last != nil && last.text == found.text {
+		return last
+	}
+	if h.isLocal {
 		return found
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
