@@ -14,27 +14,27 @@ import (
 	"github.com/fencepost/fencepost-go/internal/clock"
 )
 
-// Acquire acquires a lock. If the lock is held, it waits in the queue, first come, first served, until ctx is done or
-// for as long as [WithWait] says. Without a deadline in ctx and without WithWait, it waits without a bound, except that
-// it gives up when no server has answered for 10 s.
+// Acquire acquires a lock. If the lock is held, it returns a [*ContendedError], unless [WithWait] or [WithWaitUntilDone]
+// say to wait in the queue, first come, first served. While no server answers, it is repeated for 10 s in addition to its
+// wait.
 //
 // When ctx is done, the request leaves the queue, and a lock that was granted at that moment is released in the
 // background. The lock itself outlives ctx: release it.
 //
-// Errors: [*TimedOutError], [*ContendedError] (with WithWait(0)), [*OutcomeUnknownError], [*RefusedError], [ErrClosed],
-// and an error that wraps ctx.Err().
+// Errors: [*ContendedError] (without a wait), [*TimedOutError], [*UnavailableError], [*OutcomeUnknownError],
+// [*RefusedError], [ErrClosed], and an error that wraps ctx.Err().
 func (c *Client) Acquire(ctx context.Context, name string, options ...AcquireOption) (*Lock, error) {
 	return c.acquire(ctx, name, options)
 }
 
-// TryAcquire acquires a lock if it is free, and returns a [*ContendedError] if it is held. It is Acquire with
-// WithWait(0).
+// TryAcquire acquires a lock if it is free, and returns a [*ContendedError] if it is held, whatever the options say of
+// waiting.
 func (c *Client) TryAcquire(ctx context.Context, name string, options ...AcquireOption) (*Lock, error) {
 	return c.acquire(ctx, name, append(options[:len(options):len(options)], WithWait(0)))
 }
 
 func (c *Client) acquire(ctx context.Context, name string, options []AcquireOption) (*Lock, error) {
-	o := acquireOptions{ttl: defaultTTL}
+	o := acquireOptions{}
 	for _, option := range options {
 		option(&o)
 	}
@@ -61,7 +61,7 @@ func abandoned(name string, ctx context.Context, why *failure) error {
 	if why != nil {
 		err = fmt.Errorf("%w: %w", err, why)
 	}
-	return fmt.Errorf("fencepost: lock %q: not acquired: %w", name, err)
+	return fmt.Errorf("fencepost: %s is not acquired: %w", name, err)
 }
 
 // attempts are one acquire, over all of its transmissions. Each carries the same request id and the next attempt number,
@@ -98,14 +98,20 @@ func newAttempts(ctx context.Context, c *Client, request *pb.AcquireRequest, o a
 	// A part of the time is kept for the answer, which says who holds the lock.
 	left -= min(left/10, 250*time.Millisecond)
 	switch {
-	case hasDeadline && (!o.hasWait || left < o.wait):
-		a.waitMax = min(max(left, 0), waitMax)
+	case hasDeadline && (o.untilDone || left < o.wait):
+		a.waitMax = max(left, 0)
 		a.waitUntil, a.byContext = now.Add(max(left, 0)), true
-	case o.hasWait:
-		a.waitUntil = now.Add(o.wait)
-	default:
-		a.waitMax, a.unbounded = waitMax, true
+	case o.untilDone:
+		a.unbounded = true
 		a.waitUntil = now.Add(1 << 62)
+	default:
+		a.waitUntil = now.Add(o.wait)
+	}
+	if o.untilDone {
+		longest := time.Duration(c.longestWait.Load())
+		if a.unbounded || a.waitMax > longest {
+			a.waitMax = longest
+		}
 	}
 	a.contact(now)
 	return a
@@ -125,7 +131,7 @@ func (a *attempts) run() (*Lock, error) {
 		a.request.Attempt++
 		op := acquireOperation(&acquisition{
 			request: proto.CloneOf(a.request), waitUntil: a.waitUntil, waitMax: a.waitMax,
-			ttl: a.options.ttl, onAtRisk: a.options.onAtRisk, ctx: a.ctx,
+			onAtRisk: a.options.onAtRisk, ctx: a.ctx,
 		})
 		if !a.client.submit(op) {
 			return nil, ErrClosed
@@ -185,6 +191,12 @@ func (a *attempts) hasTime() bool { return a.options.requestID == "" && clock.No
 
 // failed decides what follows on a transmission that failed: after a pause the next one, or an error.
 func (a *attempts) failed(op *operation, failed *failure) error {
+	if failed.isTransient() && failed.unsent && failed.found == nil && failed.reason == "" && a.why != nil {
+		// It says nothing about the servers. An earlier transmission may have.
+		last := *a.why
+		last.unsent = true
+		failed = &last
+	}
 	a.why = failed
 	if a.client.acknowledged(op) {
 		a.contact(clock.Now())
@@ -198,14 +210,16 @@ func (a *attempts) failed(op *operation, failed *failure) error {
 		// The outcome of the request, whichever transmission caused it.
 		a.open = false
 		if !a.hasTime() {
-			return failed.refused(a.request.GetLockName())
+			return failed.public(a.request.GetLockName())
 		}
 		a.restart()
 	case failed.code == codes.Aborted && failed.reason == "OVERTAKEN" && a.options.requestID == "":
 		// This attempt was dropped: nobody else knows the id.
 	case failed.isTransient():
-		a.open = a.open || !failed.unsent
+		a.open = a.open || failed.mayHaveEffect()
 	case failed.reason == "SESSION_FULL":
+	case a.shorten(op, failed):
+		return nil
 	default:
 		// Any other refusal concerns its own transmission only.
 		return a.end(failed)
@@ -221,17 +235,29 @@ func (a *attempts) failed(op *operation, failed *failure) error {
 	return nil
 }
 
+// shorten asks for half of a wait that is too long for the server, if the caller has named none.
+func (a *attempts) shorten(op *operation, failed *failure) bool {
+	half := duration(op.acquire.request.GetWaitTimeout()) / 2
+	if !a.options.untilDone || half < waitMin || !failed.violates("wait_timeout") {
+		return false
+	}
+	a.waitMax = half
+	a.client.longestWait.Store(int64(half))
+	return true
+}
+
 // end is the error of an acquire that is not repeated any more.
 func (a *attempts) end(failed *failure) error {
 	name := a.request.GetLockName()
 	if !a.open {
-		return failed.refused(name)
+		return failed.public(name)
 	}
 	a.withdraw()
-	if !failed.isTransient() {
-		return failed.refused(name)
+	if !failed.isTransient() && !failed.hopeless {
+		return failed.public(name)
 	}
-	return &OutcomeUnknownError{Name: name, Cause: failed.refused(name)}
+	// Not an error of its own type, which would say that nothing was done.
+	return &OutcomeUnknownError{Name: name, Cause: failed}
 }
 
 // withdraw cleans up behind transmissions that may have taken effect.
@@ -259,7 +285,7 @@ func (a *attempts) answered(op *operation) (lock *Lock, again bool, err error) {
 			return a.granted(op.granted, leaseEnd(answer.GetPreviousEnd()))
 		}
 	case pb.AcquireResponse_OUTCOME_CONTENDED:
-		if a.options.hasWait && a.options.wait <= 0 {
+		if !a.options.untilDone && a.options.wait == 0 {
 			return nil, false, &ContendedError{
 				Name: name, Holders: holders(answer.GetHolders()), Waiters: int(answer.GetWaiters()),
 			}
@@ -271,7 +297,7 @@ func (a *attempts) answered(op *operation) (lock *Lock, again bool, err error) {
 		return nil, a.unbounded || a.byContext && a.hasTime(), a.timedOut(answer)
 	}
 	unknown := &failure{code: codes.Internal, message: "the server answered an acquire with an unknown message"}
-	return nil, false, unknown.refused(name)
+	return nil, false, unknown.public(name)
 }
 
 func (a *attempts) timedOut(answer *pb.AcquireResponse) error {
@@ -281,7 +307,8 @@ func (a *attempts) timedOut(answer *pb.AcquireResponse) error {
 	}
 }
 
-// granted hands out a lease. If less than half of it is left it is renewed first, and if it is over it is released.
+// granted hands out a lease. If less than half of it is left, or if its TTL is not known, it is renewed first, and if it
+// is over it is released.
 func (a *attempts) granted(held *lease, previous LeaseEnd) (lock *Lock, again bool, err error) {
 	if err := a.renewLate(held); err != nil {
 		a.client.startRelease(held, ErrReleased)
@@ -298,14 +325,14 @@ func (a *attempts) granted(held *lease, previous LeaseEnd) (lock *Lock, again bo
 		a.client.startRelease(held, ErrClosed)
 		return nil, false, ErrClosed
 	}
-	return &Lock{client: a.client, lease: held, previousEnd: previous}, false, nil
+	return newLock(a.client, held, previous), false, nil
 }
 
 // renewLate renews a lease of which too little is left, until enough is left or it is over.
 func (a *attempts) renewLate(held *lease) error {
 	for pauses := (retryPauses{}); ; {
 		state := held.state(clock.Now())
-		if state.end != nil || !isLate(state.left, state.ttl) {
+		if state.end != nil || !state.replayed && !isLate(state.left, state.ttl) {
 			return nil
 		}
 		op := renewOperation(held)

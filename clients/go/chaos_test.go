@@ -28,7 +28,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		number := rand.IntN(names)
 		ctx, cancel := context.WithTimeout(context.Background(), rand.N(200*time.Millisecond))
 		defer cancel()
-		lock, err := client.Acquire(ctx, fmt.Sprint("orders/", number), fencepost.WithTTL(ttl))
+		lock, err := client.Acquire(ctx, fmt.Sprint("orders/", number), fencepost.WithTTL(ttl),
+			fencepost.WithWaitUntilDone())
 		if err != nil {
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v", err)

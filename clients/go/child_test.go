@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -16,12 +17,17 @@ import (
 	fencepost "github.com/fencepost/fencepost-go"
 )
 
+// childRoles are what this program does as another process.
+var childRoles = map[string]func([]string){"hold": holdLock, "leave": leaveWithLock, "wait": waitForLock}
+
 func TestMain(m *testing.M) {
 	if role := os.Getenv(childVariable); role != "" {
 		arguments := strings.Split(role, "\n")
-		map[string]func([]string){"hold": holdLock, "leave": leaveWithLock, "wait": waitForLock}[arguments[0]](arguments[1:])
+		childRoles[arguments[0]](arguments[1:])
 		return
 	}
+	// Tests look at what their own loggers are told.
+	slog.SetDefault(slog.New(slog.DiscardHandler))
 	goleak.VerifyTestMain(m)
 }
 
@@ -58,7 +64,7 @@ func leaveWithLock(arguments []string) {
 
 // waitForLock waits for a lock until it is interrupted.
 func waitForLock(arguments []string) {
-	_, err := childClient(arguments[0]).Acquire(context.Background(), arguments[1],
+	_, err := childClient(arguments[0]).Acquire(context.Background(), arguments[1], fencepost.WithWaitUntilDone(),
 		fencepost.WithOnQueuePosition(func(ahead int) { fmt.Println(ahead) }))
 	fmt.Println(err)
 }

@@ -30,7 +30,7 @@ func (c *Client) abandon(op *operation, next *pb.AcquireRequest, open bool) {
 		if c.waitForCancelled(op) {
 			return
 		}
-		if op.failure == nil || op.failure.isTransient() && !op.failure.unsent || open {
+		if op.failure == nil || op.failure.mayHaveEffect() || open {
 			c.withdraw(next)
 		}
 	})
@@ -65,7 +65,7 @@ func (c *Client) withdraw(request *pb.AcquireRequest) {
 	var pauses retryPauses
 	b := bound{ctx: context.Background(), stop: c.shut, until: clock.Now().Add(retryFor)}
 	for {
-		op := acquireOperation(&acquisition{request: request, ttl: duration(request.GetTtl()), ctx: b.ctx})
+		op := acquireOperation(&acquisition{request: request, ctx: b.ctx})
 		if !c.submit(op) {
 			return
 		}
@@ -81,7 +81,7 @@ func (c *Client) withdraw(request *pb.AcquireRequest) {
 		}
 		pause := pauses.next(failed.retryAfter)
 		if !failed.isTransient() && failed.reason != "OVERTAKEN" || b.until.Sub(clock.Now()) <= pause {
-			c.settings.logger.Debug("could not clean up behind an acquire", "error", failed.Error())
+			c.events.gaveUp(request.GetLockName(), failed)
 			return
 		}
 		if b.pause(pause) != nil {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -18,9 +20,11 @@ import (
 const (
 	// callTimeout is how long one transmission of a call may take, in addition to the wait that it asks for.
 	callTimeout = 5 * time.Second
+	// silenceMax is how long a transmission may take on a session on which nothing arrives meanwhile.
+	silenceMax = 3 * time.Second
 	// retryFor is how long a call is repeated while its outcome is unknown or no server can be reached, in addition to
 	// the wait that it asks for.
-	retryFor = 10 * time.Second
+	retryFor = facts.RetryForMS * time.Millisecond
 	// linger is how long a session without leases and operations is kept open for the next ones.
 	linger = facts.LingerMS * time.Millisecond
 	// moveInterval is the minimum time between two moves away from a session that works, to the server that the last
@@ -33,6 +37,9 @@ const (
 type Client struct {
 	settings settings
 	servers  *servers
+	events   *eventLog
+	// longestWait is the longest wait that servers are known to accept, in nanoseconds, for acquires without a bound.
+	longestWait atomic.Int64
 	// closing is done after Close: waits and calls end. shut is closed when background tasks have to end too, and
 	// drained when the last task has ended after Close.
 	closing       context.Context
@@ -71,17 +78,32 @@ func New(config Config) (*Client, error) {
 		return nil, err
 	}
 	closing, closeAll := context.WithCancel(context.Background())
-	return &Client{
+	client := &Client{
 		settings: checked,
 		servers:  newServers(checked),
+		events:   &eventLog{logger: checked.logger},
 		closing:  closing,
 		close:    closeAll,
 		shut:     make(chan struct{}),
 		drained:  make(chan struct{}),
 		wake:     make(chan struct{}, 1),
 		leases:   map[*lease]struct{}{},
-	}, nil
+	}
+	client.longestWait.Store(int64(waitMax))
+	return client, nil
 }
+
+// String returns the addresses of the servers.
+func (c *Client) String() string {
+	names := make([]string, 0, c.servers.count())
+	for i := range c.servers.list {
+		names = append(names, c.servers.name(i))
+	}
+	return "fencepost.Client(" + strings.Join(names, ", ") + ")"
+}
+
+// GoString is [Client.String].
+func (c *Client) GoString() string { return c.String() }
 
 // Close releases all locks that are held, ends all waits with [ErrClosed], and waits until the releases are answered,
 // and the withdrawals of acquires that were given up, at most 10 s or until ctx is done; then it ends all goroutines and
@@ -106,6 +128,7 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	c.shutDown()
 	c.goroutines.Wait()
+	c.events.flush(bounded)
 	return err
 }
 
@@ -133,11 +156,11 @@ func (c *Client) shutDown() {
 	close(c.shut)
 	for _, open := range []*session{c.current, c.previous} {
 		if open != nil {
-			open.end(unavailable(ErrClosed.Error()))
+			open.end(unavailable(bare(ErrClosed)))
 		}
 	}
 	for _, op := range c.pending.drain() {
-		op.finish(nil, &failure{code: codes.Unavailable, message: ErrClosed.Error(), unsent: true})
+		op.finish(nil, &failure{code: codes.Unavailable, message: bare(ErrClosed), unsent: true})
 	}
 	c.servers.close()
 	c.notify()

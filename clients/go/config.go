@@ -45,7 +45,9 @@ type Config struct {
 	// stream that keeps the locks is opened again after a pause.
 	Token func(context.Context) (string, error)
 
-	// Logger receives what happens to the client's sessions, at debug level. Default: nothing is logged.
+	// Logger receives events, on a goroutine of its own: renewals that fail (warn) and work again (info), locks that are
+	// lost or forgotten (warn), releases in the background that gave up (warn), and servers that fail (info). They have
+	// the attributes lock, token, server and cause, and never a lease id or a bearer token. Default: slog.Default().
 	Logger *slog.Logger
 
 	// DialOptions are added to those of each connection, for interceptors and the like.
@@ -78,9 +80,6 @@ func (c Config) check() (settings, error) {
 		logger:    c.Logger,
 		options:   c.DialOptions,
 	}
-	if checked.logger == nil {
-		checked.logger = slog.New(slog.DiscardHandler)
-	}
 	for _, address := range addresses {
 		if address.tls && checked.tls == nil {
 			if checked.tls, err = c.tlsConfig(); err != nil {
@@ -89,11 +88,12 @@ func (c Config) check() (settings, error) {
 		}
 		if !address.tls && address.path == "" && (c.TLS != nil || c.CAFile != "" || c.CertFile != "" || c.KeyFile != "") {
 			return settings{}, fmt.Errorf(
-				"fencepost: TLS settings are given, but %s is an address without TLS: write https://%s", address, address)
+				"fencepost: CAFile, CertFile, KeyFile and TLS are for https:// addresses, not %s: write https://%s", address,
+				address)
 		}
 		if c.Token != nil && !address.tls && !address.isLocal() {
 			return settings{}, fmt.Errorf(
-				"fencepost: a bearer token would be sent to %s in plain text: write https://%s", address, address)
+				"fencepost: Token must not be sent to %s in plain text: write https://%s", address, address)
 		}
 	}
 	return checked, nil
@@ -108,21 +108,21 @@ func (c Config) tlsConfig() (*tls.Config, error) {
 	if file := fallback(c.CAFile, os.Getenv(facts.EnvironmentCA)); file != "" {
 		pem, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("fencepost: cannot read the file of authorities: %w", err)
+			return nil, fmt.Errorf("fencepost: cannot read CAFile: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("fencepost: %s contains no certificate in PEM", file)
+			return nil, fmt.Errorf("fencepost: CAFile must have a certificate in PEM, and %s has none", file)
 		}
 	}
 	cert := fallback(c.CertFile, os.Getenv(facts.EnvironmentCert))
 	key := fallback(c.KeyFile, os.Getenv(facts.EnvironmentKey))
 	if (cert == "") != (key == "") {
-		return nil, errors.New("fencepost: a client certificate needs both its file and the file of its key")
+		return nil, errors.New("fencepost: CertFile and KeyFile must be given together, not one of them")
 	}
 	if cert != "" {
 		if _, err := tls.LoadX509KeyPair(cert, key); err != nil {
-			return nil, fmt.Errorf("fencepost: cannot use the client certificate %s with the key %s: %w", cert, key, err)
+			return nil, fmt.Errorf("fencepost: cannot use CertFile %s with KeyFile %s: %w", cert, key, err)
 		}
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			pair, err := tls.LoadX509KeyPair(cert, key)

@@ -30,6 +30,6 @@
 //
 //	var contended *fencepost.ContendedError
 //	if errors.As(err, &contended) {
-//		log.Printf("held by %s, %d wait", contended.Holders[0].Holder, contended.Waiters)
+//		log.Printf("%v: %d wait", err, contended.Waiters) // orders/42 is held by …
 //	}
 package fencepost

@@ -5,6 +5,7 @@ package fencepost_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -32,12 +33,14 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
+// acquire waits for a lock, and keeps it from being forgotten until the end of the test.
 func acquire(t *testing.T, client *fencepost.Client, name string, options ...fencepost.AcquireOption) *fencepost.Lock {
 	t.Helper()
-	lock, err := client.Acquire(testContext(t), name, options...)
+	lock, err := client.Acquire(testContext(t), name, append(options, fencepost.WithWaitUntilDone())...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { runtime.KeepAlive(lock) })
 	return lock
 }
 
@@ -99,7 +102,7 @@ func TestContendedSaysWhoHoldsTheLock(t *testing.T) {
 		holder.TTL != 30*time.Second || holder.ExpiresIn <= 0 || holder.Metadata["job"] != "7" {
 		t.Fatalf("got %+v", holder)
 	}
-	if got := err.Error(); got != `fencepost: lock "orders/42" is held by first, 0 waiting` {
+	if got := err.Error(); got != `fencepost: orders/42 is held by first, 0 waiting` {
 		t.Fatal(got)
 	}
 }
@@ -119,7 +122,7 @@ func TestAWaitEnds(t *testing.T) {
 	// The deadline of the context ends the wait in time for an answer that says who holds the lock.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_, err = second.Acquire(ctx, "orders/42")
+	_, err = second.Acquire(ctx, "orders/42", fencepost.WithWaitUntilDone())
 	timedOut = as[*fencepost.TimedOutError](t, err)
 	if !errors.Is(err, fencepost.ErrTimedOut) || !errors.Is(err, context.DeadlineExceeded) || len(timedOut.Holders) != 1 {
 		t.Fatalf("got %v", err)
@@ -127,7 +130,8 @@ func TestAWaitEnds(t *testing.T) {
 
 	// A cancelled wait leaves the queue.
 	ctx, cancel = context.WithCancel(context.Background())
-	_, err = second.Acquire(ctx, "orders/42", fencepost.WithOnQueuePosition(func(int) { cancel() }))
+	_, err = second.Acquire(ctx, "orders/42", fencepost.WithWaitUntilDone(),
+		fencepost.WithOnQueuePosition(func(int) { cancel() }))
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v", err)
 	}

@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/fencepost/fencepost-go/internal/facts"
 )
 
 // Errors to compare with by [errors.Is]. The errors that the client returns have types of their own, which say more.
@@ -21,7 +23,9 @@ var (
 	ErrLost = errors.New("fencepost: the lock is lost")
 	// ErrOutcomeUnknown matches an [*OutcomeUnknownError]: the call may or may not have taken effect.
 	ErrOutcomeUnknown = errors.New("fencepost: the outcome is unknown")
-	// ErrRefused matches a [*RefusedError]: the server refused the call, or no server could be reached.
+	// ErrUnavailable matches an [*UnavailableError]: nothing was done, and a later call may succeed.
+	ErrUnavailable = errors.New("fencepost: unavailable")
+	// ErrRefused matches a [*RefusedError]: the server refused the call. Correct the request or the configuration.
 	ErrRefused = errors.New("fencepost: refused")
 	// ErrReleased is the cause of the end of [Lock.Context] after [Lock.Release].
 	ErrReleased = errors.New("fencepost: the lock was released")
@@ -40,7 +44,7 @@ type ContendedError struct {
 }
 
 func (e *ContendedError) Error() string {
-	return fmt.Sprintf("fencepost: lock %q is %s", e.Name, describe(e.Holders, e.Waiters))
+	return fmt.Sprintf("fencepost: %s is %s", e.Name, describe(e.Holders, e.Waiters))
 }
 
 // Is reports whether target is [ErrContended].
@@ -60,7 +64,7 @@ type TimedOutError struct {
 }
 
 func (e *TimedOutError) Error() string {
-	return fmt.Sprintf("fencepost: the wait for lock %q ended: it is %s", e.Name, describe(e.Holders, e.Waiters))
+	return fmt.Sprintf("fencepost: timed out waiting for %s: it is %s", e.Name, describe(e.Holders, e.Waiters))
 }
 
 // Is reports whether target is [ErrTimedOut].
@@ -119,18 +123,18 @@ type LostError struct {
 
 func (e *LostError) Error() string {
 	text := map[LossReason]string{
-		LossSilence:    "its validity ended before a renewal got through",
-		LossExpired:    "the lease expired",
-		LossRevoked:    "the lease was revoked",
-		LossSuperseded: "another lease was granted since",
-		LossUnknown:    "the server does not know the lease",
-		LossReleased:   "the lease was released elsewhere",
+		LossSilence:    facts.LostSilence,
+		LossExpired:    facts.LostExpired,
+		LossRevoked:    facts.LostRevoked,
+		LossSuperseded: facts.LostSuperseded,
+		LossUnknown:    facts.LostUnknown,
+		LossReleased:   facts.LostReleased,
 	}[e.Reason]
+	text = fmt.Sprintf("fencepost: %s (token %d) is lost: %s", e.Name, e.Token, text)
 	if e.SuccessorToken != 0 {
-		return fmt.Sprintf("fencepost: lock %q (token %d) is lost: %s; the lock has token %d now",
-			e.Name, e.Token, text, e.SuccessorToken)
+		text += fmt.Sprintf("; token %d holds it now", e.SuccessorToken)
 	}
-	return fmt.Sprintf("fencepost: lock %q (token %d) is lost: %s", e.Name, e.Token, text)
+	return text
 }
 
 // Is reports whether target is [ErrLost].
@@ -147,7 +151,7 @@ type OutcomeUnknownError struct {
 }
 
 func (e *OutcomeUnknownError) Error() string {
-	return fmt.Sprintf("fencepost: lock %q: the outcome is unknown: %v", e.Name, e.Cause)
+	return "fencepost: outcome unknown: " + bare(e.Cause)
 }
 
 // Is reports whether target is [ErrOutcomeUnknown].
@@ -155,6 +159,33 @@ func (e *OutcomeUnknownError) Is(target error) bool { return target == ErrOutcom
 
 // Unwrap returns the cause.
 func (e *OutcomeUnknownError) Unwrap() error { return e.Cause }
+
+// bare is the text of an error without the name of this package, to be part of another text.
+func bare(err error) string { return strings.TrimPrefix(err.Error(), "fencepost: ") }
+
+// An UnavailableError says that no server could be reached, or that each one that answered said that it did nothing, for
+// example because it drains or its store is away. Nothing was done: try later. It matches [ErrUnavailable] and not
+// [ErrRefused], and [google.golang.org/grpc/status.FromError] accepts it.
+type UnavailableError struct {
+	// Name is the name of the lock; empty for calls that concern none.
+	Name string
+	// Reason is the reason in the server's google.rpc.ErrorInfo, such as DRAINING; empty if no server answered.
+	Reason string
+	// Message says what is wrong, with the address of each server that was tried.
+	Message string
+	// RetryAfter is how long the server asks to wait before the call is repeated; 0 if it did not say.
+	RetryAfter time.Duration
+}
+
+func (e *UnavailableError) Error() string { return "fencepost: " + e.Message }
+
+// Is reports whether target is [ErrUnavailable].
+func (e *UnavailableError) Is(target error) bool { return target == ErrUnavailable }
+
+// GRPCStatus returns the code UNAVAILABLE and the message.
+func (e *UnavailableError) GRPCStatus() *status.Status {
+	return status.New(codes.Unavailable, e.Message)
+}
 
 // A FieldViolation names a field of a request and the rule that it breaks.
 type FieldViolation struct {
@@ -164,8 +195,9 @@ type FieldViolation struct {
 	Rule string
 }
 
-// A RefusedError says that the server refused a call, or that no server could be reached (code UNAVAILABLE, and no
-// reason). Nothing was done. It matches [ErrRefused], and [google.golang.org/grpc/status.FromError] accepts it.
+// A RefusedError says that a call was refused, by the server or before it was sent. Nothing was done, and the same call
+// would be refused again: correct the request or the configuration. It matches [ErrRefused], and
+// [google.golang.org/grpc/status.FromError] accepts it.
 type RefusedError struct {
 	// Name is the name of the lock; empty for calls that concern none.
 	Name string
@@ -182,16 +214,10 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	subject := ""
-	if e.Name != "" {
-		subject = fmt.Sprintf("lock %q: ", e.Name)
+	if e.Reason == "" {
+		return "fencepost: " + e.Message
 	}
-	for _, violation := range e.Violations {
-		if !strings.Contains(e.Message, violation.Rule) {
-			return fmt.Sprintf("fencepost: %s%s (%s: %s)", subject, e.Message, violation.Field, violation.Rule)
-		}
-	}
-	return "fencepost: " + subject + e.Message
+	return fmt.Sprintf("fencepost: %s (%s)", e.Message, e.Reason)
 }
 
 // Is reports whether target is [ErrRefused].

@@ -2,6 +2,7 @@ package fencepost
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -20,17 +21,26 @@ type failure struct {
 	message    string
 	violations []FieldViolation
 	retryAfter time.Duration
+	// found is what is wrong with a server that has not answered; nil if it has.
+	found *finding
 	// unsent is whether the transmission never left this process.
 	unsent bool
-	// hopeless is whether no server can be reached before the configuration changes.
+	// hopeless is whether no server can be reached before somebody changes an address, a certificate or a server.
 	hopeless bool
 }
 
+// nothingDone are the reasons of transient errors with which a server says that it did nothing.
+var nothingDone = []string{"STORE_UNAVAILABLE", "STORE_OVERLOADED", "TOO_LATE", "REQUEST_TOO_SLOW", "DRAINING"}
+
 func (f *failure) Error() string {
-	if f.message == "" {
+	switch {
+	case f.message == "":
 		return f.code.String()
+	case f.reason != "":
+		return f.message + " (" + f.reason + ")"
+	default:
+		return f.message
 	}
-	return f.message
 }
 
 // failureOf reads the status of a call.
@@ -66,12 +76,22 @@ func failureFrom(wire *spb.Status) *failure {
 
 func unavailable(message string) *failure { return &failure{code: codes.Unavailable, message: message} }
 
-// isTransient reports whether a repetition may succeed. Then the call may have taken effect, if it was sent.
+// isTransient reports whether a repetition may succeed.
 func (f *failure) isTransient() bool {
-	if f.hopeless {
+	switch f.code {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return !f.hopeless
+	case codes.Unimplemented:
+		// Another server may be the right one.
+		return f.found != nil && !f.hopeless
+	default:
 		return false
 	}
-	return f.code == codes.Unavailable || f.code == codes.DeadlineExceeded || f.code == codes.Canceled
+}
+
+// mayHaveEffect reports whether the call may have taken effect.
+func (f *failure) mayHaveEffect() bool {
+	return f.isTransient() && !f.unsent && f.code != codes.Unimplemented && !slices.Contains(nothingDone, f.reason)
 }
 
 // isFinalForSession reports whether a server that refuses a session with this error refuses the next one as well.
@@ -88,10 +108,22 @@ func (f *failure) isFinalForSession() bool {
 	}
 }
 
-// refused is the error of a call that had no effect.
-func (f *failure) refused(name string) error {
+// violates reports whether a field of the request breaks a rule.
+func (f *failure) violates(field string) bool {
+	return slices.ContainsFunc(f.violations, func(v FieldViolation) bool { return v.Field == field })
+}
+
+// public is the error of a call that had no effect.
+func (f *failure) public(name string) error {
+	if f.isTransient() || f.code == codes.Unavailable {
+		return &UnavailableError{Name: name, Reason: f.reason, Message: f.Error(), RetryAfter: f.retryAfter}
+	}
+	message := f.message
+	if message == "" {
+		message = f.code.String()
+	}
 	return &RefusedError{
-		Name: name, Code: f.code, Reason: f.reason, Message: f.Error(), Violations: f.violations, RetryAfter: f.retryAfter,
+		Name: name, Code: f.code, Reason: f.reason, Message: message, Violations: f.violations, RetryAfter: f.retryAfter,
 	}
 }
 

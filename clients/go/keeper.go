@@ -1,9 +1,12 @@
 package fencepost
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
+
+	"google.golang.org/grpc/codes"
 
 	"github.com/fencepost/fencepost-go/internal/clock"
 )
@@ -88,10 +91,43 @@ func (c *Client) check(now clock.Moment) (time.Duration, bool) {
 		return min(pause, c.due.Sub(now)), true
 	}
 	if current != nil {
-		c.servers.failed(current.server)
+		c.leave(current, now, stuck)
 	}
 	c.open(now)
 	return pause, true
+}
+
+// leave moves on from the server of a session that is to be replaced.
+func (c *Client) leave(current *session, now clock.Moment, stuck bool) {
+	silence := now.Sub(current.lastReceived).Round(time.Millisecond)
+	found := &finding{text: fmt.Sprintf(": nothing has arrived for %v", silence)}
+	switch {
+	case current.ended || current.draining:
+		c.servers.failed(current.server)
+		return
+	case current.isSilent(now, c.pace):
+	case stuck:
+		found = &finding{text: ": it does not renew"}
+	default:
+		c.servers.failed(current.server)
+		return
+	}
+	known := c.servers.isTroubled(current.server)
+	c.lastFailure = c.servers.unreached(current.server, codes.Unavailable, found)
+	c.moveOn(current.server, c.lastFailure, known)
+}
+
+// moveOn leaves a server that failed for the next one, and tells of it unless the failure is known.
+func (c *Client) moveOn(from int, why *failure, known bool) {
+	c.servers.failed(from)
+	if known {
+		return
+	}
+	cause := why.Error()
+	if why.found != nil {
+		cause = why.found.diagnosis()
+	}
+	c.events.moved(c.servers.name(from), c.servers.name(c.servers.current()), cause)
 }
 
 // shouldMove reports whether calls have moved on to another server than that of the session.
@@ -103,8 +139,6 @@ func (c *Client) shouldMove(now clock.Moment) bool {
 // open opens a session with the preferred server, which attaches all leases.
 func (c *Client) open(now clock.Moment) {
 	next := newSession(c, c.servers.current(), now)
-	c.settings.logger.Debug("opening a session", "server", c.servers.addresses[next.server].String(),
-		"leases", len(c.leases), "tries", c.tries)
 	type due struct {
 		lease *lease
 		left  time.Duration
@@ -203,7 +237,7 @@ func (c *Client) checkLeases(now clock.Moment) (pause time.Duration, stuck bool)
 			c.pace = shorter(c.pace, state.ttl)
 		}
 		if isOverdue(state.left, state.ttl) {
-			held.renewalsFail(now, false)
+			held.renewalsFail(now, false, c.whyNotRenewed())
 			// A new attachment gets its time. If the store is the cause, a new session with the only server is no help.
 			patient := now.Sub(held.attachments.at) <= answerTimeout(state.ttl)
 			hopeless := state.storeAway && c.servers.count() == 1
@@ -214,6 +248,14 @@ func (c *Client) checkLeases(now clock.Moment) (pause time.Duration, stuck bool)
 		return time.Second, stuck
 	}
 	return min(tickFor(c.shortest), next), stuck
+}
+
+// whyNotRenewed is the known reason why renewals do not arrive.
+func (c *Client) whyNotRenewed() string {
+	if c.lastFailure != nil {
+		return c.lastFailure.Error()
+	}
+	return "no renewal has arrived in time"
 }
 
 // shorter returns the shorter of two TTLs, of which the first is 0 if there is none.

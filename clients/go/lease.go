@@ -2,6 +2,7 @@ package fencepost
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ type lease struct {
 	grantID string
 	holder  string
 	token   uint64
+	events  *eventLog
 	// onAtRisk is called, on a goroutine of its own, each time that renewals begin to fail.
 	onAtRisk func()
 	// ctx ends with the lease.
@@ -39,8 +41,10 @@ type lease struct {
 	mu         sync.Mutex
 	validUntil clock.Moment
 	// ttl is the full TTL.
-	ttl    time.Duration
-	atRisk bool
+	ttl time.Duration
+	// replayed is whether ttl is only what was left of it: a repeated request found the lease granted.
+	replayed bool
+	atRisk   bool
 	// storeAway is whether the server has reported since the last renewal that its store is unreachable.
 	storeAway bool
 	// end is nil while the lease is held.
@@ -62,6 +66,7 @@ type attachments struct {
 type leaseState struct {
 	left      time.Duration
 	ttl       time.Duration
+	replayed  bool
 	storeAway bool
 	end       error
 }
@@ -70,10 +75,12 @@ type leaseState struct {
 func (l *lease) state(now clock.Moment) leaseState {
 	l.mu.Lock()
 	ended := l.check(now)
-	state := leaseState{left: max(l.validUntil.Sub(now), 0), ttl: l.ttl, storeAway: l.storeAway, end: l.end}
+	state := leaseState{
+		left: max(l.validUntil.Sub(now), 0), ttl: l.ttl, replayed: l.replayed, storeAway: l.storeAway, end: l.end,
+	}
 	l.mu.Unlock()
 	if ended {
-		l.cancel(state.end)
+		l.ended(state.end)
 	}
 	if state.end != nil {
 		state.left = 0
@@ -101,30 +108,48 @@ func (l *lease) update(now clock.Moment, change func()) {
 	end := l.end
 	l.mu.Unlock()
 	if ended {
-		l.cancel(end)
+		l.ended(end)
 	}
+}
+
+// ended tells of the end, once.
+func (l *lease) ended(end error) {
+	var loss *LostError
+	if errors.As(end, &loss) {
+		l.events.lost(l, loss)
+	}
+	l.cancel(end)
 }
 
 // renewed applies a renewal. The end of the validity only moves forward.
 func (l *lease) renewed(r reading) {
 	until := r.validUntil()
+	recovered := false
 	l.update(r.read, func() {
-		l.ttl = max(l.ttl, r.ttl)
+		l.ttl, l.replayed = max(l.ttl, r.ttl), false
 		if until > l.validUntil {
+			recovered = l.atRisk
 			l.validUntil, l.atRisk, l.storeAway = until, false, false
 		}
 	})
+	if recovered {
+		l.events.recovered(l)
+	}
 }
 
 // renewalsFail records that renewals fail, with the store as the cause or not.
-func (l *lease) renewalsFail(now clock.Moment, storeAway bool) {
-	news := false
+func (l *lease) renewalsFail(now clock.Moment, storeAway bool, cause string) {
+	news, left := false, time.Duration(0)
 	l.update(now, func() {
-		news = !l.atRisk
+		news, left = !l.atRisk, l.validUntil.Sub(now)
 		l.atRisk = true
 		l.storeAway = l.storeAway || storeAway
 	})
-	if news && l.onAtRisk != nil {
+	if !news {
+		return
+	}
+	l.events.atRisk(l, left, cause)
+	if l.onAtRisk != nil {
 		go l.onAtRisk()
 	}
 }

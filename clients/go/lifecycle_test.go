@@ -30,7 +30,7 @@ func TestAPanicOfACallerWithdrawsItsAcquire(t *testing.T) {
 				t.Error("no panic")
 			}
 		}()
-		_, _ = other.Acquire(context.Background(), "orders/42",
+		_, _ = other.Acquire(context.Background(), "orders/42", fencepost.WithWaitUntilDone(),
 			fencepost.WithOnQueuePosition(func(int) { panic("oops") }))
 	}()
 	eventually(t, "the queue is empty", func() bool {
@@ -159,7 +159,7 @@ func TestCloseRacesWithGrants(t *testing.T) {
 		acquired := make(chan struct{})
 		go func() {
 			defer close(acquired)
-			lock, err := client.Acquire(context.Background(), "orders/42")
+			lock, err := client.Acquire(context.Background(), "orders/42", fencepost.WithWaitUntilDone())
 			if err == nil {
 				<-lock.Context().Done()
 				err = lock.Err()

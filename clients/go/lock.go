@@ -2,6 +2,9 @@ package fencepost
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
 	"time"
 
 	"github.com/fencepost/fencepost-go/internal/clock"
@@ -15,7 +18,8 @@ import (
 // between them. So send the token with every write to the store that the lock protects, and have the store refuse
 // lower tokens: that holds whatever the timing.
 //
-// A lock that is neither released nor lost is kept until the process ends.
+// Release each lock. One that is forgotten, because nothing refers to it or to a context of it any more, is released in
+// the background with a warning, after a garbage collection has found it.
 type Lock struct {
 	client      *Client
 	lease       *lease
@@ -51,14 +55,18 @@ func (l *Lock) Err() error { return l.lease.state(clock.Now()).end }
 // Context is done when the lock is no longer held: as soon as the server reports it, at the latest when its validity
 // ends by the local clock. Its cause ([context.Cause]) is that of [Lock.Err]. It has the values of the context that the
 // lock was acquired with, but not its end; for both use [Lock.WithContext].
-func (l *Lock) Context() context.Context { return l.lease.ctx }
+//
+// The lock is not forgotten as long as something refers to this context, or to one derived from it, or a function of
+// [context.AfterFunc] waits for it. Its Done channel alone does not count.
+func (l *Lock) Context() context.Context { return lockContext{Context: l.lease.ctx, lock: l} }
 
 // WithContext derives a context that is also done when the lock is no longer held; its cause is that of [Lock.Err]
-// then. Call cancel when the work is done.
+// then. Call cancel when the work is done. The lock is not forgotten as long as something refers to the context.
 func (l *Lock) WithContext(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	ctx, cancelCause := context.WithCancelCause(parent)
-	stop := context.AfterFunc(l.lease.ctx, func() { cancelCause(context.Cause(l.lease.ctx)) })
-	return ctx, func() {
+	lost := l.lease.ctx
+	stop := context.AfterFunc(lost, func() { cancelCause(context.Cause(lost)) })
+	return lockContext{Context: ctx, lock: l}, func() {
 		stop()
 		cancelCause(context.Canceled)
 	}
@@ -73,6 +81,22 @@ func (l *Lock) WithContext(parent context.Context) (ctx context.Context, cancel 
 // before: only the token protected the work done since then. If the local clock says so, Release does not wait for the
 // server.
 func (l *Lock) Release(ctx context.Context) error {
+	// This may be the last use: until the release has begun, the lock is not forgotten.
+	defer runtime.KeepAlive(l)
 	l.client.startRelease(l.lease, ErrReleased)
 	return waitForRelease(ctx, l.lease)
+}
+
+// String returns the name and the token.
+func (l *Lock) String() string { return fmt.Sprintf("%s (token %d)", l.lease.name, l.lease.token) }
+
+// GoString returns the public fields: the lease id is a secret.
+func (l *Lock) GoString() string {
+	return fmt.Sprintf("fencepost.Lock{Name: %q, Token: %d, GrantID: %q, Valid: %v}", l.Name(), l.Token(), l.GrantID(),
+		l.Valid())
+}
+
+// LogValue returns the name and the token as a group.
+func (l *Lock) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("name", l.lease.name), slog.Uint64("token", l.lease.token))
 }

@@ -48,7 +48,6 @@ type acquisition struct {
 	// waitUntil is when the wait ends.
 	waitUntil clock.Moment
 	waitMax   time.Duration
-	ttl       time.Duration
 	onAtRisk  func()
 	// ctx gives its values to the context of the lock.
 	ctx context.Context
@@ -105,6 +104,9 @@ func (op *operation) prepare(now clock.Moment, handle uint32) {
 func (op *operation) answerBy() clock.Moment {
 	if op.acknowledged {
 		return op.sent.Add(duration(op.acquire.request.GetWaitTimeout()) + callTimeout)
+	}
+	if op.session.lastReceived < op.sent {
+		return op.sent.Add(silenceMax)
 	}
 	return op.sent.Add(callTimeout)
 }

@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	defaultTTL = facts.DefaultTTLMS * time.Millisecond
-	waitMax    = facts.WaitMaxMS * time.Millisecond
+	// waitMax is the longest wait that is asked for on behalf of an acquire without a bound.
+	waitMax = facts.WaitMaxMS * time.Millisecond
+	// waitMin is below the longest wait of any server.
+	waitMin = 10 * time.Millisecond
 	// requestBytes is the maximum size of a request on a session: the envelope takes at most 32 bytes of a message.
 	requestBytes = facts.RequestBytesMax - 32
 )
@@ -26,9 +28,9 @@ const (
 type AcquireOption func(*acquireOptions)
 
 type acquireOptions struct {
-	ttl        time.Duration
+	ttl        *time.Duration
 	wait       time.Duration
-	hasWait    bool
+	untilDone  bool
 	holder     string
 	metadata   map[string]string
 	requestID  string
@@ -37,14 +39,22 @@ type acquireOptions struct {
 	onPosition func(int)
 }
 
-// WithTTL sets how long the lease lasts without a renewal: 1 s to 24 h, 30 s by default. The lock of a process that dies
-// is free after this time. Choose at least three times the longest pause that the holder has to survive.
-func WithTTL(ttl time.Duration) AcquireOption { return func(o *acquireOptions) { o.ttl = ttl } }
+// WithTTL sets how long the lease lasts without a renewal: 1 s to 24 h, unless the server is configured otherwise.
+// Without it the server decides: 30 s, unless it is configured otherwise. The lock of a process that dies is free after
+// this time. Choose at least three times the longest pause that the holder has to survive.
+func WithTTL(ttl time.Duration) AcquireOption { return func(o *acquireOptions) { o.ttl = &ttl } }
 
-// WithWait bounds how long to wait in the queue if the lock is held: at most 1 h; 0 does not wait. Without it, Acquire
-// waits until its context is done.
+// WithWait sets how long to wait in the queue if the lock is held: from 0, which does not wait and is the default, to
+// 1 h, unless the server is configured otherwise. The wait also ends shortly before the deadline of the context.
 func WithWait(wait time.Duration) AcquireOption {
-	return func(o *acquireOptions) { o.wait, o.hasWait = wait, true }
+	return func(o *acquireOptions) { o.wait, o.untilDone = wait, false }
+}
+
+// WithWaitUntilDone waits in the queue until the context is done, in place of [WithWait]. A context that never is done
+// waits without a bound, except that the acquire gives up when no server has answered for 10 s. When the longest wait
+// that the server allows is over (1 h, unless it is configured otherwise), the request joins the end of the queue again.
+func WithWaitUntilDone() AcquireOption {
+	return func(o *acquireOptions) { o.wait, o.untilDone = 0, true }
 }
 
 // WithHolder sets the label that others see as the holder, at most 256 bytes, in place of the client's.
@@ -84,13 +94,18 @@ func WithOnQueuePosition(call func(ahead int)) AcquireOption {
 // request makes the request. It checks what would make a message invalid as a whole: the server would end the session,
 // and with it the operations of others. All other rules are the server's.
 func (o *acquireOptions) request(name, holder string) (*pb.AcquireRequest, error) {
+	if o.wait < 0 {
+		return nil, invalid(name, "wait_timeout", fmt.Sprintf("must be 0s to 1h; it is %v", o.wait))
+	}
 	request := &pb.AcquireRequest{
 		LockName:  name,
 		Holder:    fallback(o.holder, holder),
-		Ttl:       durationpb.New(o.ttl),
 		RequestId: fallback(o.requestID, uuid.NewString()),
 		Metadata:  o.metadata,
 		MinToken:  o.minToken,
+	}
+	if o.ttl != nil {
+		request.Ttl = durationpb.New(*o.ttl)
 	}
 	texts := map[string]string{"lock_name": name, "holder": request.GetHolder(), "request_id": request.GetRequestId()}
 	for key, value := range o.metadata {
@@ -111,7 +126,7 @@ func (o *acquireOptions) request(name, holder string) (*pb.AcquireRequest, error
 // checkUTF8 checks a text that has to be valid UTF-8: protobuf cannot send another one.
 func checkUTF8(name, field, text string) error {
 	if !utf8.ValidString(text) {
-		return invalid(name, field, "must be valid UTF-8")
+		return invalid(name, field, fmt.Sprintf("must be valid UTF-8; it is %.60q", text))
 	}
 	return nil
 }

@@ -100,7 +100,7 @@ func call[T any](
 		}
 		pause := pauses.next(failed.retryAfter)
 		if !failed.isTransient() || b.until.Sub(clock.Now()) <= pause {
-			return none, failed.refused(name)
+			return none, failed.public(name)
 		}
 		if err := b.pause(pause); errors.Is(err, ErrClosed) {
 			return none, ErrClosed
@@ -116,22 +116,40 @@ func callOnce[T any](
 ) (T, *failure) {
 	var none T
 	server := c.servers.current()
-	stub, err := c.servers.stub(server)
+	connection, err := c.servers.borrow(server)
 	if err != nil {
 		return none, failureOf(err)
 	}
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	defer context.AfterFunc(c.closing, cancel)()
-	answer, err := send(bounded, stub)
+	answer, err := send(bounded, connection.stub())
+	defer c.servers.giveBack(connection)
 	if err == nil {
+		c.servers.works(server)
 		return answer, nil
 	}
-	failed := c.servers.failureOf(server, err)
-	if failed.isTransient() && ctx.Err() == nil && c.closing.Err() == nil {
-		c.servers.failed(server)
+	return none, c.callFailed(ctx, connection, err)
+}
+
+// callFailed reads the error of a call. A connection and a server without an answer are left.
+func (c *Client) callFailed(ctx context.Context, connection *sharedConn, err error) *failure {
+	if ctx.Err() != nil || c.closing.Err() != nil {
+		// The connection may be the reason why the time of the caller is over.
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			c.servers.retire(connection)
+		}
+		return failureOf(err)
 	}
-	return none, failed
+	known := c.servers.isTroubled(connection.server)
+	failed := c.servers.failureOf(connection.server, err)
+	if failed.reason == "" {
+		c.servers.retire(connection)
+	}
+	if failed.isTransient() {
+		c.moveOn(connection.server, failed, known)
+	}
+	return failed
 }
 
 // doneError is the error of a call whose context is done.
@@ -146,5 +164,5 @@ func subject(name string) string {
 	if name == "" {
 		return ""
 	}
-	return fmt.Sprintf("lock %q: ", name)
+	return name + ": "
 }

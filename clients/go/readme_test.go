@@ -5,9 +5,12 @@ package fencepost_test
 import (
 	"context"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,7 +19,7 @@ import (
 )
 
 // The code of the README is in functions of these files, word by word, which tests run.
-var readmeTests = []string{"readme_test.go", "guard/readme_test.go"}
+var readmeTests = []string{"readme_test.go", "guard/readme_test.go", "examples/worker/main.go"}
 
 func lines(text string) []string {
 	found := strings.Split(strings.TrimSpace(text), "\n")
@@ -54,16 +57,6 @@ func TestTheCodeOfTheReadmeIsTested(t *testing.T) {
 	}
 }
 
-//nolint:errcheck,staticcheck,ineffassign // word by word
-func readmeDo(ctx context.Context, ship func(context.Context, uint64) error) error {
-	client, err := fencepost.New(fencepost.Config{}) // FENCEPOST_SERVER, or 127.0.0.1:7420
-	defer client.Close(context.Background())
-	err = client.Do(ctx, "orders/42", func(ctx context.Context, token uint64) error {
-		return ship(ctx, token) // no other process is in here; ctx ends if the lock is lost
-	})
-	return err
-}
-
 type readmeStore struct {
 	write func(context.Context, uint64) error
 }
@@ -84,6 +77,33 @@ func readmeHold(ctx context.Context, client *fencepost.Client, store readmeStore
 	return store.Write(ctx, lock.Token(), order)
 }
 
+// The whole program of the README, with its imports, as a process that is told to end.
+func TestTheProgramOfTheReadmeReleasesItsLockOnSIGTERM(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.Start(t)
+	program := filepath.Join(t.TempDir(), "worker")
+	if output, err := exec.Command("go", "build", "-o", program, "./examples/worker").CombinedOutput(); err != nil {
+		t.Fatalf("%s", output)
+	}
+	worker := exec.Command(program)
+	worker.Env = append(os.Environ(), "FENCEPOST_SERVER="+server.Address)
+	must(t, worker.Start())
+	t.Cleanup(func() { _ = worker.Process.Kill() })
+	client := newClient(t, server.Address)
+	eventually(t, "it has the lock", func() bool {
+		info, err := client.Get(testContext(t), "orders/42")
+		must(t, err)
+		return len(info.Holders) == 1
+	})
+	must(t, worker.Process.Signal(syscall.SIGTERM))
+	must(t, worker.Wait())
+	next, err := client.TryAcquire(testContext(t), "orders/42")
+	must(t, err)
+	if next.PreviousEnd() != fencepost.EndReleased {
+		t.Fatalf("the previous end is %v", next.PreviousEnd())
+	}
+}
+
 func TestTheCodeOfTheReadmeWorks(t *testing.T) {
 	server := fenceposttest.Start(t)
 	t.Setenv("FENCEPOST_SERVER", server.Address)
@@ -93,11 +113,10 @@ func TestTheCodeOfTheReadmeWorks(t *testing.T) {
 		tokens = append(tokens, token)
 		return ctx.Err()
 	}
-	must(t, readmeDo(ctx, write))
 	client := newClient(t)
 	must(t, readmeHold(ctx, client, readmeStore{write}, "paid"))
 	next := acquire(t, client, "orders/42")
-	if len(tokens) != 2 || tokens[0] >= tokens[1] || next.PreviousEnd() != fencepost.EndReleased {
+	if len(tokens) != 1 || tokens[0] >= next.Token() || next.PreviousEnd() != fencepost.EndReleased {
 		t.Fatalf("tokens %v, the previous end is %v", tokens, next.PreviousEnd())
 	}
 }

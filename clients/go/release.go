@@ -71,11 +71,13 @@ func (c *Client) finishRelease(held *lease, op *operation) error {
 			return releaseResult(held, op.answer.GetRelease())
 		case !failed.isTransient() && failed.reason != "SESSION_FULL":
 			c.stopRenewals(held)
-			return failed.refused(held.name)
+			c.events.gaveUp(held.name, failed)
+			return failed.public(held.name)
 		}
 		pause := pauses.next(failed.retryAfter)
 		if b.until.Sub(clock.Now()) <= pause {
 			c.stopRenewals(held)
+			c.events.gaveUp(held.name, failed)
 			return &OutcomeUnknownError{Name: held.name, Cause: failed}
 		}
 		if err := b.pause(pause); err != nil {
@@ -137,8 +139,8 @@ func (c *Client) renewAlone(held *lease) {
 		if err != nil {
 			return
 		}
-		if failed != nil {
-			c.settings.logger.Debug("lease not renewed", "lock", held.name, "error", failed.Error())
+		if failed != nil && isOverdue(held.state(clock.Now()).left, state.ttl) {
+			held.renewalsFail(clock.Now(), failed.reason != "", failed.Error())
 		}
 		if b.pause(state.ttl/4+randomPart(state.ttl/16)) != nil {
 			return

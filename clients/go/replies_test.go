@@ -156,7 +156,8 @@ func TestACancelledWaitTellsTheServer(t *testing.T) {
 	direct := newClient(t, server.Address)
 	acquire(t, direct, "orders/42")
 	ctx, cancel := context.WithCancel(context.Background())
-	_, err := newClient(t, front.address).Acquire(ctx, "orders/42", fencepost.WithOnQueuePosition(func(int) { cancel() }))
+	_, err := newClient(t, front.address).Acquire(ctx, "orders/42", fencepost.WithWaitUntilDone(),
+		fencepost.WithOnQueuePosition(func(int) { cancel() }))
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v", err)
 	}

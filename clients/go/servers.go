@@ -2,6 +2,8 @@ package fencepost
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,9 +15,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/status"
 
-	pb "github.com/fencepost/fencepost-go/fencepost/v1"
 	"github.com/fencepost/fencepost-go/internal/facts"
 )
 
@@ -26,66 +26,87 @@ const (
 	// are how a connection without leases is found to be dead; gRPC allows no shorter interval.
 	pingInterval = 10 * time.Second
 	pingTimeout  = 5 * time.Second
-	// tokenTimeout is how long the function for the token of a session may take. It does not count as time of a server.
-	tokenTimeout = 5 * time.Second
 )
 
 // servers are the replicas of the service, and which one to use. They share one state, so any of them will do: calls
 // stay with one that works, and move on when it fails.
 //
 // Each session has a connection of its own, so that a new session never depends on a connection that is dead without
-// notice, and never queues behind other calls. All other calls to a server share one connection.
+// notice, and never queues behind other calls. All other calls to a server share one connection, until one of them gets
+// no answer. A new connection resolves the name of its server anew.
 type servers struct {
-	addresses []address
-	options   [][]grpc.DialOption
+	list      []*server
 	token     func(context.Context) (string, error)
-	// handshakes are the errors of the last handshakes.
-	handshakes []*handshakeError
-	preferred  atomic.Int64
+	preferred atomic.Int64
 
+	// mu guards the following fields, and those of each server.
 	mu     sync.Mutex
-	shared []*grpc.ClientConn
+	open   map[*sharedConn]struct{}
 	closed bool
 }
 
+// A server is one address.
+type server struct {
+	address  address
+	options  []grpc.DialOption
+	greeting *greeting
+	shared   *sharedConn
+	// trouble is why the latest call to it got no answer; nil if it got one.
+	trouble *finding
+}
+
 func newServers(s settings) *servers {
-	all := &servers{addresses: s.addresses, token: s.token, shared: make([]*grpc.ClientConn, len(s.addresses))}
+	all := &servers{token: s.token, open: map[*sharedConn]struct{}{}}
 	for _, address := range s.addresses {
-		transport, last := insecure.NewCredentials(), &handshakeError{}
-		all.handshakes = append(all.handshakes, last)
-		if address.tls {
-			transport = credentials.NewTLS(s.tls)
-		}
-		options := []grpc.DialOption{
-			grpc.WithTransportCredentials(handshakes{TransportCredentials: transport, last: last}),
-			grpc.WithConnectParams(grpc.ConnectParams{
-				Backoff: backoff.Config{
-					BaseDelay:  facts.ReconnectFirstMS * time.Millisecond,
-					Multiplier: 2,
-					Jitter:     0.5,
-					MaxDelay:   facts.ReconnectMaxMS * time.Millisecond,
-				},
-				MinConnectTimeout: connectTimeout,
-			}),
-			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: pingTimeout}),
-			// The client repeats calls itself, with the next attempt number.
-			grpc.WithDisableRetry(),
-			grpc.WithDisableServiceConfig(),
-			// A forward proxy is for web sites; a lock server is reached directly.
-			grpc.WithNoProxy(),
-		}
-		if s.token != nil {
-			options = append(options, grpc.WithPerRPCCredentials(bearer{token: s.token, needsTLS: address.tls}))
-		}
-		all.options = append(all.options, append(options, s.options...))
+		all.list = append(all.list, newServer(address, s))
 	}
 	return all
 }
 
-func (s *servers) count() int { return len(s.addresses) }
+func newServer(to address, s settings) *server {
+	transport, seen := insecure.NewCredentials(), &greeting{}
+	if to.tls {
+		transport = credentials.NewTLS(s.tls)
+	}
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(handshakes{
+			TransportCredentials: transport, greeting: seen, isTLS: to.tls, isLocal: to.path != "",
+			hasCertificate: to.tls && (s.tls.GetClientCertificate != nil || len(s.tls.Certificates) > 0),
+		}),
+		grpc.WithContextDialer(func(ctx context.Context, where string) (net.Conn, error) {
+			if to.path != "" {
+				return seen.dial(ctx, "unix", to.path)
+			}
+			return seen.dial(ctx, "tcp", where)
+		}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{
+				BaseDelay:  facts.ReconnectFirstMS * time.Millisecond,
+				Multiplier: 2,
+				Jitter:     0.5,
+				MaxDelay:   facts.ReconnectMaxMS * time.Millisecond,
+			},
+			MinConnectTimeout: connectTimeout,
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: pingTimeout}),
+		// The client repeats calls itself, with the next attempt number.
+		grpc.WithDisableRetry(),
+		grpc.WithDisableServiceConfig(),
+		// A web proxy is for web sites; a lock server is reached directly.
+		grpc.WithNoProxy(),
+	}
+	if s.token != nil {
+		options = append(options, grpc.WithPerRPCCredentials(bearer{token: s.token, needsTLS: to.tls}))
+	}
+	return &server{address: to, options: append(options, s.options...), greeting: seen}
+}
+
+func (s *servers) count() int { return len(s.list) }
+
+func (s *servers) name(index int) string { return s.list[index].address.String() }
 
 // current is the index of the preferred server.
-func (s *servers) current() int { return int(s.preferred.Load()) % len(s.addresses) }
+func (s *servers) current() int { return int(s.preferred.Load()) % s.count() }
 
 // failed moves on from a server, unless another call has done so already.
 func (s *servers) failed(index int) {
@@ -94,105 +115,72 @@ func (s *servers) failed(index int) {
 	}
 }
 
-// failureOf reads the status of a call to a server. If no handshake with any server can succeed, a repetition is no
-// help.
+// failureOf reads the error of a call to a server. If the server has not answered, the failure says what is wrong with
+// all servers of which that is known. If no repetition helps with any of them, it is hopeless.
 func (s *servers) failureOf(index int, err error) *failure {
 	failed := failureOf(err)
-	if failed.code != codes.Unavailable || s.handshakes[index].get() == nil {
+	if failed.reason != "" {
 		return failed
 	}
-	for _, last := range s.handshakes {
-		if last.get() == nil {
-			return failed
+	to := s.list[index]
+	found := to.greeting.get()
+	switch failed.code {
+	case codes.Unimplemented:
+		found = &finding{text: " " + facts.NotFencepost, permanent: true}
+		to.greeting.set(found)
+	case codes.Unavailable:
+		if why, unresolved := strings.CutPrefix(failed.message, "name resolver error: "); unresolved {
+			if why == "produced zero addresses" {
+				why = "no such host: the name has no address"
+			}
+			found = &finding{text: ": " + why}
+		} else if found == nil {
+			found = &finding{text: ": " + failed.Error()}
 		}
+	case codes.DeadlineExceeded:
+		found = &finding{text: fmt.Sprintf(": no answer within %v", callTimeout)}
+	default:
+		return failed
 	}
-	failed.hopeless = true
+	return s.unreached(index, failed.code, found)
+}
+
+// unreached is the failure of a server that has not answered.
+func (s *servers) unreached(index int, code codes.Code, found *finding) *failure {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list[index].trouble = found
+	failed := &failure{code: code, found: found, hopeless: true}
+	var troubles []string
+	for _, each := range s.list {
+		if each.trouble != nil {
+			troubles = append(troubles, each.address.String()+each.trouble.text)
+		}
+		seen := each.greeting.get()
+		failed.hopeless = failed.hopeless && seen != nil && seen.permanent
+	}
+	failed.message = strings.Join(troubles, "; ")
+	if code != codes.Unimplemented || s.count() > 1 {
+		failed.message = "no server could be reached: " + failed.message
+	}
 	return failed
 }
 
-// dial creates a connection for a session.
+// works records that a server answers.
+func (s *servers) works(index int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list[index].trouble = nil
+}
+
+// isTroubled reports whether the latest call to a server got no answer.
+func (s *servers) isTroubled(index int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.list[index].trouble != nil
+}
+
+// dial creates a connection, for a session or to share.
 func (s *servers) dial(index int) (*grpc.ClientConn, error) {
-	return grpc.NewClient(s.addresses[index].target(), s.options[index]...)
+	return grpc.NewClient(s.list[index].address.target(), s.list[index].options...)
 }
-
-// stub returns the stub of all calls but sessions.
-func (s *servers) stub(index int) (pb.LockServiceClient, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, ErrClosed
-	}
-	if s.shared[index] == nil {
-		connection, err := s.dial(index)
-		if err != nil {
-			return nil, err
-		}
-		s.shared[index] = connection
-	}
-	return pb.NewLockServiceClient(s.shared[index]), nil
-}
-
-// close ends the shared connections and the calls on them.
-func (s *servers) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	for _, connection := range s.shared {
-		if connection != nil {
-			_ = connection.Close() // fails only if it is closed already
-		}
-	}
-}
-
-// bearer adds a bearer token to each call.
-type bearer struct {
-	token    func(context.Context) (string, error)
-	needsTLS bool
-}
-
-// askedFirst is the key of a token in the context of a call for which it was asked before.
-type askedFirst struct{}
-
-// authorized asks for the token of a session. The call with the context that it returns does not ask again.
-func (s *servers) authorized(ctx context.Context) (context.Context, error) {
-	if s.token == nil {
-		return ctx, nil
-	}
-	asking, cancel := context.WithTimeout(ctx, tokenTimeout)
-	defer cancel()
-	token, err := s.token(asking)
-	if err != nil {
-		return nil, noToken(ctx, err)
-	}
-	return context.WithValue(ctx, askedFirst{}, token), nil
-}
-
-// noToken is the error of the call that needs a token. It is final, whatever the function returned: the same call would
-// not be better, and the next one asks again.
-func noToken(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return status.FromContextError(ctx.Err()).Err()
-	}
-	return status.Errorf(codes.Unauthenticated, "no bearer token: %v", err)
-}
-
-func (b bearer) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
-	token, known := ctx.Value(askedFirst{}).(string)
-	if !known {
-		var err error
-		if token, err = b.token(ctx); err != nil {
-			return nil, noToken(ctx, err)
-		}
-	}
-	if token = strings.TrimSpace(token); token == "" {
-		return nil, status.Error(codes.Unauthenticated, "the token is empty")
-	}
-	// The token itself is not shown: errors end up in logs.
-	if strings.ContainsFunc(token, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return nil, status.Error(codes.Unauthenticated, "the token has a line end or another character that cannot be sent")
-	}
-	return map[string]string{"authorization": "Bearer " + token}, nil
-}
-
-// RequireTransportSecurity is false for servers on this machine without TLS; the configuration allows no others.
-func (b bearer) RequireTransportSecurity() bool { return b.needsTLS }

@@ -2,7 +2,10 @@ package fencepost
 
 import (
 	"context"
+	"log/slog"
 	"time"
+
+	"google.golang.org/grpc/codes"
 
 	pb "github.com/fencepost/fencepost-go/fencepost/v1"
 	"github.com/fencepost/fencepost-go/internal/clock"
@@ -115,10 +118,13 @@ func (s *session) notify() {
 	}
 }
 
+// address is the server as a field of an event.
+func (s *session) address() slog.Attr { return slog.String("server", s.client.servers.name(s.server)) }
+
 // run opens the session and reads it until it ends.
 func (s *session) run() {
+	known := s.client.servers.isTroubled(s.server)
 	failed, answers := s.read()
-	s.client.settings.logger.Debug("session ended", "server", s.server, "error", failed.Error())
 	s.client.mu.Lock()
 	defer s.client.mu.Unlock()
 	if !answers && !failed.isTransient() && failed.isFinalForSession() {
@@ -134,7 +140,7 @@ func (s *session) run() {
 	// If the client has ended it, the server is not the cause.
 	if !s.ended {
 		s.client.lastFailure = failed
-		s.client.servers.failed(s.server)
+		s.client.moveOn(s.server, failed, known && !answers)
 	}
 	s.end(failed)
 }
@@ -156,9 +162,11 @@ func (s *session) read() (*failure, bool) {
 	s.client.mu.Unlock()
 	tooLate := time.AfterFunc(connectTimeout+time.Second, s.cancel)
 	stream, err := pb.NewLockServiceClient(connection).Session(ctx)
-	tooLate.Stop()
+	if !tooLate.Stop() {
+		return s.client.servers.unreached(s.server, codes.Unavailable, silent()), false
+	}
 	if err != nil {
-		return s.client.servers.failureOf(s.server, err), false
+		return s.failureOf(err), false
 	}
 	sending := make(chan struct{})
 	go func() {
@@ -172,13 +180,21 @@ func (s *session) read() (*failure, bool) {
 	for answers := false; ; answers = true {
 		response, err := stream.Recv()
 		if err != nil {
-			return s.client.servers.failureOf(s.server, err), answers
+			return s.failureOf(err), answers
 		}
 		now := clock.Now()
 		s.client.mu.Lock()
 		s.receive(response, now)
 		s.client.mu.Unlock()
 	}
+}
+
+// failureOf reads the error of the stream. If the client has ended it, the error says nothing about the server.
+func (s *session) failureOf(err error) *failure {
+	if s.ctx.Err() != nil {
+		return failureOf(err)
+	}
+	return s.client.servers.failureOf(s.server, err)
 }
 
 // send sends the messages of the outbox until the session ends.
@@ -224,7 +240,7 @@ func (s *session) end(failed *failure) {
 func (s *session) drains() {
 	if !s.draining {
 		s.draining = true
-		s.client.servers.failed(s.server)
+		s.client.moveOn(s.server, &failure{found: &finding{text: ": it drains"}}, s.client.servers.count() == 1)
 		s.client.notify()
 	}
 }
@@ -255,9 +271,10 @@ func (s *session) receive(response *pb.SessionResponse, now clock.Moment) {
 	case *pb.SessionResponse_Lost:
 		s.lost(message.Lost, now)
 	case *pb.SessionResponse_AtRisk:
+		cause := "the store of " + s.client.servers.name(s.server) + " does not answer"
 		for _, handle := range message.AtRisk.GetHandles() {
 			if attachment := s.outbox.attached[handle]; attachment != nil && attachment.isLatest() {
-				attachment.lease.renewalsFail(now, true)
+				attachment.lease.renewalsFail(now, true, cause)
 			}
 		}
 		proof = false
@@ -279,6 +296,7 @@ func (s *session) receive(response *pb.SessionResponse, now clock.Moment) {
 	if proof && !s.proven {
 		s.proven = true
 		s.client.lastFailure = nil
+		s.client.servers.works(s.server)
 		s.client.notify()
 	}
 }

@@ -2,6 +2,7 @@ package fencepost
 
 import (
 	"context"
+	"log/slog"
 
 	pb "github.com/fencepost/fencepost-go/fencepost/v1"
 	"github.com/fencepost/fencepost-go/internal/clock"
@@ -60,7 +61,7 @@ func (s *session) detached(detached *pb.Detached, now clock.Moment) {
 	// keeps the lease: it stays valid until the known end, and is attached neither here nor to later sessions.
 	if attachment.repeated {
 		held.attachments.single = true
-		held.renewalsFail(now, false)
+		held.renewalsFail(now, false, "another process keeps it alive")
 		return
 	}
 	s.outbox.attachAgain(held, now)
@@ -71,7 +72,7 @@ func (s *session) detached(detached *pb.Detached, now clock.Moment) {
 func (s *session) answered(response *pb.SessionResponse, failed *failure, now clock.Moment) {
 	op := s.outbox.operationAnswered(response.GetOperation())
 	if op == nil {
-		s.client.settings.logger.Warn("answer to an unknown operation", "server", s.server)
+		s.client.events.add(slog.LevelDebug, "answer to an unknown operation", s.address())
 		return
 	}
 	switch {
@@ -101,7 +102,7 @@ func (s *session) renewedAlone(op *operation, answer *pb.RenewResponse, now cloc
 		s.client.forget(op.lease)
 		s.client.detachElsewhere(op.lease, nil)
 	default:
-		s.client.settings.logger.Warn("unknown answer to a renewal", "server", s.server)
+		s.client.events.add(slog.LevelDebug, "unknown answer to a renewal", s.address())
 	}
 }
 
@@ -124,9 +125,11 @@ func (s *session) granted(op *operation, answer *pb.AcquireResponse, now clock.M
 		grantID:    wire.GetGrantId(),
 		holder:     op.acquire.request.GetHolder(),
 		token:      wire.GetFencingToken(),
+		events:     s.client.events,
 		onAtRisk:   op.acquire.onAtRisk,
 		validUntil: first.validUntil(),
-		ttl:        max(op.acquire.ttl, first.ttl),
+		ttl:        first.ttl,
+		replayed:   op.acquire.request.GetAttempt() > 1,
 	}
 	held.attachments.attempt, held.attachments.at = 1, now
 	held.ctx, held.cancel = context.WithCancelCause(context.WithoutCancel(op.acquire.ctx))

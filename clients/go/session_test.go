@@ -3,6 +3,7 @@ package fencepost
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -53,9 +54,11 @@ func TestAnIdleSessionEndsAndItsServerStays(t *testing.T) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	if _, err := client.Acquire(ctx, "orders/42"); err != nil {
+	next, err := client.Acquire(ctx, "orders/42")
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer runtime.KeepAlive(next)
 	if info, err := newTestClient(t, first.Address).Get(ctx, "orders/42"); err != nil || len(info.Holders) != 1 {
 		t.Fatalf("got %+v, %v", info, err)
 	}
@@ -177,7 +180,7 @@ func TestAGrantDuringCloseIsReleased(t *testing.T) {
 		t.Fatal(err)
 	}
 	client.beginClose()
-	options := acquireOptions{ttl: defaultTTL}
+	options := acquireOptions{}
 	request, err := options.request("orders/42", "")
 	if err != nil {
 		t.Fatal(err)

@@ -51,12 +51,17 @@ type proxy struct {
 	mu          sync.Mutex
 	connections []net.Conn
 	silent      bool
-	changed     *sync.Cond
+	// generation counts calls of silenceOpen: connections of an earlier one are silent.
+	generation int
+	changed    *sync.Cond
+	stop       func()
 }
 
-func startProxy(t *testing.T, target string) *proxy {
+func startProxy(t *testing.T, target string) *proxy { return startProxyAt(t, "127.0.0.1:0", target) }
+
+func startProxyAt(t *testing.T, where, target string) *proxy {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", where)
 	must(t, err)
 	p := &proxy{address: listener.Addr().String(), target: target}
 	p.changed = sync.NewCond(&p.mu)
@@ -70,18 +75,20 @@ func startProxy(t *testing.T, target string) *proxy {
 			all.Go(func() { p.serve(client, &all) })
 		}
 	})
-	t.Cleanup(func() {
+	p.stop = func() {
 		_ = listener.Close()
 		p.setSilent(false)
 		p.disconnect()
 		all.Wait()
-	})
+	}
+	t.Cleanup(p.stop)
 	return p
 }
 
 func (p *proxy) serve(client net.Conn, all *sync.WaitGroup) {
 	server, err := net.Dial("tcp", p.target)
 	p.mu.Lock()
+	generation := p.generation
 	p.connections = append(p.connections, client)
 	if err == nil {
 		p.connections = append(p.connections, server)
@@ -92,18 +99,18 @@ func (p *proxy) serve(client net.Conn, all *sync.WaitGroup) {
 		return
 	}
 	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
-		all.Go(func() { p.forward(way[0], way[1]) })
+		all.Go(func() { p.forward(generation, way[0], way[1]) })
 	}
 }
 
-// forward copies bytes. While the proxy is silent it neither reads nor writes.
-func (p *proxy) forward(from, to net.Conn) {
+// forward copies bytes. While the connection is silent, it neither reads nor writes.
+func (p *proxy) forward(generation int, from, to net.Conn) {
 	defer func() { _, _ = from.Close(), to.Close() }()
 	buffer := make([]byte, 64*1024)
 	for {
 		count, err := from.Read(buffer)
 		p.mu.Lock()
-		for p.silent {
+		for p.silent || generation < p.generation {
 			p.changed.Wait()
 		}
 		p.mu.Unlock()
@@ -123,10 +130,19 @@ func (p *proxy) setSilent(silent bool) {
 	p.changed.Broadcast()
 }
 
-// disconnect closes all connections.
+// silenceOpen makes the open connections silent for ever, as a load balancer that has lost its state. New ones work.
+func (p *proxy) silenceOpen() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.generation++
+}
+
+// disconnect closes all connections, and ends their silence.
 func (p *proxy) disconnect() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.generation = 0
+	p.changed.Broadcast()
 	for _, connection := range p.connections {
 		_ = connection.Close()
 	}
@@ -144,10 +160,16 @@ const childVariable = "FENCEPOST_TEST_CHILD"
 
 func startChild(t *testing.T, what string, arguments ...string) *child {
 	t.Helper()
+	return startChildWith(t, nil, what, arguments...)
+}
+
+func startChildWith(t *testing.T, environment []string, what string, arguments ...string) *child {
+	t.Helper()
 	self, err := os.Executable()
 	must(t, err)
 	c := &child{process: exec.Command(self)}
-	c.process.Env = append(os.Environ(), childVariable+"="+strings.Join(append([]string{what}, arguments...), "\n"))
+	role := childVariable + "=" + strings.Join(append([]string{what}, arguments...), "\n")
+	c.process.Env = append(append(os.Environ(), environment...), role)
 	c.process.Stderr = os.Stderr
 	c.process.Dir = filepath.Dir(self)
 	c.in, err = c.process.StdinPipe()

@@ -90,3 +90,24 @@ func TestASlowFunctionForTheTokenIsNotASlowServer(t *testing.T) {
 	outlive(t, ttl, lock)
 	must(t, lock.Release(testContext(t)))
 }
+
+func TestATokenThatCannotBeSentIsRefusedAndNotShown(t *testing.T) {
+	server := fenceposttest.StartFake(t)
+	for _, token := range []string{"hush\nhush", "hush\x00", "hush \u20ac", "", "\n"} {
+		client, err := fencepost.New(fencepost.Config{
+			Servers: []string{server.Address},
+			Token:   func(context.Context) (string, error) { return token, nil },
+		})
+		must(t, err)
+		_, acquiring := client.TryAcquire(testContext(t), "orders/42")
+		_, getting := client.Get(testContext(t), "orders/42")
+		for _, err := range []error{acquiring, getting} {
+			refused := as[*fencepost.RefusedError](t, err)
+			if refused.Code != codes.Unauthenticated || !strings.Contains(err.Error(), "the token ") ||
+				strings.Contains(err.Error(), "hush") {
+				t.Errorf("%q: got %v", token, err)
+			}
+		}
+		must(t, client.Close(testContext(t)))
+	}
+}

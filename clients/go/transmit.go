@@ -2,6 +2,7 @@ package fencepost
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -71,7 +72,7 @@ func (c *Client) takeAcquire(s *session) *operation {
 // transmit waits for the answer to an operation that was submitted. It returns nil if there is one, and otherwise why
 // there is none. The error says that the bound's context or channel ended the wait; the operation goes on then.
 func (c *Client) transmit(op *operation, b bound) (*failure, error) {
-	timer := time.NewTimer(callTimeout)
+	timer := time.NewTimer(silenceMax)
 	defer timer.Stop()
 	for {
 		select {
@@ -124,16 +125,24 @@ func (c *Client) checkOverdue(op *operation, until, now clock.Moment) (time.Dura
 		op.session.suspect = true
 		c.notify()
 	}
-	return 0, &failure{code: codes.DeadlineExceeded, message: "no answer in time"}
+	return 0, &failure{
+		code:    codes.DeadlineExceeded,
+		message: fmt.Sprintf("%s has not answered in time", c.servers.name(op.session.server)),
+	}
 }
 
 // unreached is the failure of an operation that no session has sent. The mutex is held.
 func (c *Client) unreached() *failure {
-	message := "no server could be reached in time"
-	if c.lastFailure != nil {
-		message = "no server could be reached: " + c.lastFailure.Error()
+	if c.lastFailure == nil {
+		return &failure{
+			code:    codes.Unavailable,
+			message: fmt.Sprintf("no server could be reached: %s: no answer yet", c.servers.name(c.servers.current())),
+			unsent:  true,
+		}
 	}
-	return &failure{code: codes.Unavailable, message: message, unsent: true}
+	last := *c.lastFailure
+	last.unsent = true
+	return &last
 }
 
 // unanswered is why an operation that its caller gives up has no answer, after an earlier failure if there was one. It is

@@ -6,6 +6,9 @@ import (
 	"iter"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	pb "github.com/fencepost/fencepost-go/fencepost/v1"
 	"github.com/fencepost/fencepost-go/internal/clock"
 )
@@ -55,8 +58,9 @@ type Watcher struct {
 	cancel context.CancelFunc
 	// events is the stream.
 	events pb.LockService_WatchClient
-	// end ends the stream.
-	end context.CancelFunc
+	// end ends the stream, which runs on a shared connection.
+	end        context.CancelFunc
+	connection *sharedConn
 	// err is the error that has ended the watcher.
 	err error
 }
@@ -107,8 +111,12 @@ func (w *Watcher) next() (Event, error) {
 		message, err := w.events.Recv()
 		if err != nil {
 			w.end()
-			if failed := failureOf(err); !failed.isTransient() && failed.isFinalForSession() {
-				return Event{}, failed.refused("")
+			failed := failureOf(err)
+			if failed.reason == "" {
+				w.client.servers.retire(w.connection)
+			}
+			if !failed.isTransient() && failed.isFinalForSession() {
+				return Event{}, failed.public("")
 			}
 			break
 		}
@@ -143,7 +151,7 @@ func (w *Watcher) open() error {
 		}
 		pause := pauses.next(failed.retryAfter)
 		if !failed.isTransient() || b.until.Sub(clock.Now()) <= pause {
-			return failed.refused("")
+			return failed.public("")
 		}
 		if err := b.pause(pause); errors.Is(err, ErrClosed) {
 			return ErrClosed
@@ -156,7 +164,7 @@ func (w *Watcher) open() error {
 // start makes one attempt to open the stream.
 func (w *Watcher) start() *failure {
 	server := w.client.servers.current()
-	stub, err := w.client.servers.stub(server)
+	connection, err := w.client.servers.borrow(server)
 	if err != nil {
 		return failureOf(err)
 	}
@@ -165,23 +173,22 @@ func (w *Watcher) start() *failure {
 	defer late.Stop()
 	closed := context.AfterFunc(w.client.closing, cancel)
 	defer closed()
-	events, err := stub.Watch(ctx, &pb.WatchRequest{Prefix: w.prefix})
+	events, err := connection.stub().Watch(ctx, &pb.WatchRequest{Prefix: w.prefix})
 	if err == nil {
 		_, err = events.Recv() // STARTED
 	}
 	if err == nil && late.Stop() && closed() {
-		w.events, w.end = events, cancel
+		w.events, w.end, w.connection = events, cancel, connection
+		w.client.servers.works(server)
+		context.AfterFunc(ctx, func() { w.client.servers.giveBack(connection) })
 		return nil
 	}
 	cancel()
-	failed := unavailable("no answer in time")
-	if err != nil {
-		failed = w.client.servers.failureOf(server, err)
+	defer w.client.servers.giveBack(connection)
+	if err == nil || !late.Stop() {
+		err = status.Error(codes.DeadlineExceeded, "no answer in time")
 	}
-	if w.ctx.Err() == nil && w.client.closing.Err() == nil && failed.isTransient() {
-		w.client.servers.failed(server)
-	}
-	return failed
+	return w.client.callFailed(w.ctx, connection, err)
 }
 
 func eventOf(message *pb.WatchResponse) (Event, bool) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ func Example() {
 	}
 	<-lock.Context().Done()
 	fmt.Println(context.Cause(lock.Context()))
-	// Output: fencepost: lock "orders/42" (token 1) is lost: the lease was revoked
+	// Output: fencepost: orders/42 (token 1) is lost: the lease was revoked
 }
 
 func start(t *testing.T) (*fenceposttest.FakeServer, *fencepost.Client, context.Context) {
@@ -111,6 +112,15 @@ func lost(t *testing.T, lock *fencepost.Lock) *fencepost.LostError {
 	return found
 }
 
+// acquire waits for a lock, and keeps it from being forgotten until the end of the test.
+func acquire(t *testing.T, ctx context.Context, client *fencepost.Client, name string) *fencepost.Lock {
+	t.Helper()
+	lock, err := client.Acquire(ctx, name, fencepost.WithWaitUntilDone())
+	must(t, err)
+	t.Cleanup(func() { runtime.KeepAlive(lock) })
+	return lock
+}
+
 func TestTheFakeGrantsInOrderAndRenews(t *testing.T) {
 	_, client, ctx := start(t)
 	lock, err := client.Acquire(ctx, "orders/42", fencepost.WithTTL(1500*time.Millisecond),
@@ -143,7 +153,7 @@ func TestTheFakeGrantsInOrderAndRenews(t *testing.T) {
 			ended <- client.Do(ctx, "orders/42", func(context.Context, uint64) error {
 				served <- i
 				return nil
-			})
+			}, fencepost.WithWaitUntilDone())
 		}()
 		waiters(t, ctx, client, "orders/42", i+1)
 	}
@@ -171,8 +181,7 @@ func TestTheFakeAnswersQuestions(t *testing.T) {
 	must(t, first.Release(ctx))
 	lock, err := client.Acquire(ctx, "orders/42")
 	must(t, err)
-	_, err = client.Acquire(ctx, "other")
-	must(t, err)
+	acquire(t, ctx, client, "other")
 	for _, want := range []fencepost.Event{
 		{Kind: fencepost.EventGranted, Token: first.Token(), GrantID: first.GrantID()},
 		{Kind: fencepost.EventReleased, Token: first.Token(), GrantID: first.GrantID()},
@@ -209,7 +218,7 @@ func TestALossIsReported(t *testing.T) {
 	must(t, err)
 	next := make(chan *fencepost.Lock, 1)
 	go func() {
-		granted, err := client.Acquire(ctx, "orders/42")
+		granted, err := client.Acquire(ctx, "orders/42", fencepost.WithWaitUntilDone())
 		if err != nil {
 			t.Error(err)
 		}
@@ -258,7 +267,7 @@ func TestAWaitOutlivesItsConnection(t *testing.T) {
 		if err := who.Do(ctx, "orders/42", func(context.Context, uint64) error {
 			order <- name
 			return nil
-		}, options...); err != nil {
+		}, append(options, fencepost.WithWaitUntilDone())...); err != nil {
 			t.Error(err)
 		}
 	}
@@ -295,8 +304,7 @@ func TestAPauseLosesLocks(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	server.Resume()
-	next, err := client.Acquire(ctx, "orders/42")
-	must(t, err)
+	next := acquire(t, ctx, client, "orders/42")
 	if next.Token() <= lock.Token() || next.PreviousEnd() != fencepost.EndExpired {
 		t.Fatalf("token %d after %v", next.Token(), next.PreviousEnd())
 	}
@@ -304,12 +312,11 @@ func TestAPauseLosesLocks(t *testing.T) {
 
 func TestACancelledWaitLeavesTheQueueOfTheFake(t *testing.T) {
 	_, client, ctx := start(t)
-	_, err := client.Acquire(ctx, "orders/42")
-	must(t, err)
+	acquire(t, ctx, client, "orders/42")
 	waiting, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := client.Acquire(waiting, "orders/42")
+		_, err := client.Acquire(waiting, "orders/42", fencepost.WithWaitUntilDone())
 		ended <- err
 	}()
 	waiters(t, ctx, client, "orders/42", 1)
@@ -323,8 +330,7 @@ func TestACancelledWaitLeavesTheQueueOfTheFake(t *testing.T) {
 // Nothing is left of a fake that is stopped while it is paused and calls wait.
 func TestTheFakeStopsWhateverGoesOn(t *testing.T) {
 	server, client, ctx := start(t)
-	_, err := client.Acquire(ctx, "orders/42")
-	must(t, err)
+	acquire(t, ctx, client, "orders/42")
 	watcher, err := client.Watch(ctx, "")
 	must(t, err)
 	defer watcher.Close()
@@ -332,7 +338,7 @@ func TestTheFakeStopsWhateverGoesOn(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 2)
 	go func() {
-		_, err := client.Acquire(waiting, "orders/42")
+		_, err := client.Acquire(waiting, "orders/42", fencepost.WithWaitUntilDone())
 		ended <- err
 	}()
 	waiters(t, ctx, client, "orders/42", 1)

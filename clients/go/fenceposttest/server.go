@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -57,9 +58,10 @@ func Launch(arguments ...string) (*Server, error) {
 	}
 	defer func() { _ = os.RemoveAll(folder) }() // a folder that is left over does no harm
 	portFile := filepath.Join(folder, "port")
-	arguments = append([]string{
-		"serve", "--listen", "127.0.0.1:0", "--admin-listen", "none", "--port-file", portFile,
-	}, arguments...)
+	if !slices.Contains(arguments, "--admin-listen") {
+		arguments = append([]string{"--admin-listen", "none"}, arguments...)
+	}
+	arguments = append([]string{"serve", "--listen", "127.0.0.1:0", "--port-file", portFile}, arguments...)
 	server := &Server{process: exec.Command(binary, arguments...), ended: make(chan struct{})}
 	server.process.Stderr = &server.log
 	if err := server.process.Start(); err != nil {

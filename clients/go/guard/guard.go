@@ -28,7 +28,7 @@ type Grant interface {
 // ErrStaleToken matches a [*StaleTokenError].
 var ErrStaleToken = errors.New("fencepost: the token is stale")
 
-// A StaleTokenError says that another holder has raised the fence: the lock was lost, and nothing may be written. It
+// A StaleTokenError says that another holder has raised the fence: the lock was lost. Roll back, and write nothing. It
 // matches [ErrStaleToken].
 type StaleTokenError struct {
 	// Name is the name of the lock.
@@ -39,8 +39,7 @@ type StaleTokenError struct {
 }
 
 func (e *StaleTokenError) Error() string {
-	return fmt.Sprintf("fencepost: lock %q: token %d is stale, a holder with token %d has written: roll back",
-		e.Name, e.Token, e.Newest)
+	return fmt.Sprintf("fencepost: token %d of %s is stale: the store has seen %d", e.Token, e.Name, e.Newest)
 }
 
 // Is reports whether target is [ErrStaleToken].

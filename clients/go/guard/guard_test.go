@@ -186,7 +186,7 @@ func TestALateWriteIsRefused(t *testing.T) {
 		client, err := fencepost.New(fencepost.Config{Servers: []string{server.Address}})
 		must(t, err)
 		defer func() { must(t, client.Close(ctx)) }()
-		lock, err := client.Acquire(ctx, order)
+		lock, err := client.Acquire(ctx, order, fencepost.WithWaitUntilDone())
 		must(t, err)
 		must(t, orders.write(ctx, order, "done", lock))
 

@@ -10,6 +10,8 @@ import (
 	"os"
 	"sync"
 
+	"google.golang.org/grpc/codes"
+
 	fencepost "github.com/fencepost/fencepost-go"
 )
 
@@ -124,6 +126,7 @@ func describe(err error) answer {
 		timedOut  *fencepost.TimedOutError
 		lost      *fencepost.LostError
 		refused   *fencepost.RefusedError
+		away      *fencepost.UnavailableError
 	)
 	switch {
 	case errors.Is(err, errBadRequest):
@@ -144,6 +147,8 @@ func describe(err error) answer {
 		fields["error"] = "outcome_unknown"
 	case errors.As(err, &refused):
 		fields["code"], fields["reason"] = codeName(refused.Code), refused.Reason
+	case errors.As(err, &away):
+		fields["code"], fields["reason"] = codeName(codes.Unavailable), away.Reason
 	}
 	return fields
 }

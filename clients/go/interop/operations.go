@@ -87,7 +87,6 @@ func (d *driver) acquired(ctx context.Context, r request) (*fencepost.Lock, erro
 		return nil, err
 	}
 	options := []fencepost.AcquireOption{
-		fencepost.WithWait(0),
 		fencepost.WithMetadata(r.Metadata),
 		fencepost.WithOnAtRisk(func() { d.print(answer{"event": "at_risk", "lock": r.Lock}) }),
 	}

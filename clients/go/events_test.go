@@ -1,0 +1,159 @@
+//go:build unix
+
+package fencepost_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	fencepost "github.com/fencepost/fencepost-go"
+	pb "github.com/fencepost/fencepost-go/fencepost/v1"
+	"github.com/fencepost/fencepost-go/fenceposttest"
+	"github.com/fencepost/fencepost-go/internal/facts"
+)
+
+func TestRenewalsThatFailAreLoggedOnce(t *testing.T) {
+	t.Parallel()
+	redis, process := startRedis(t)
+	server := fenceposttest.Start(t, "--store", redis)
+	client, log := newJournal(t, server.Address)
+	lock := acquire(t, client, "orders/42", fencepost.WithTTL(6*time.Second))
+	must(t, process.Signal(syscall.SIGSTOP))
+	eventually(t, "renewals fail", func() bool { return len(log.with("renewals of orders/42 fail")) > 0 })
+	must(t, process.Signal(syscall.SIGCONT))
+	eventually(t, "they work again", func() bool { return len(log.with("orders/42 is renewed again")) > 0 })
+	must(t, lock.Release(testContext(t)))
+	fails, again := log.with("renewals of orders/42 fail"), log.with("is renewed again")
+	if len(fails) != 1 || !strings.Contains(fails[0], "level=WARN") ||
+		!strings.Contains(fails[0], "fail, it is valid for another ") ||
+		!strings.Contains(fails[0], "the store of "+server.Address+" does not answer") ||
+		!strings.Contains(fails[0], fmt.Sprint("lock=orders/42 token=", lock.Token())) {
+		t.Errorf("got %q", fails)
+	}
+	if len(again) != 1 || !strings.Contains(again[0], "level=INFO") {
+		t.Errorf("got %q", again)
+	}
+}
+
+// A server is away for long. Each thing is said once, whatever the rate of repetitions.
+func TestAServerThatIsAwayAndALossAreLoggedOnce(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.Start(t)
+	client, log := newJournal(t, server.Address)
+	lock := acquire(t, client, "orders/42", fencepost.WithTTL(2*time.Second))
+	server.Kill()
+	loss := lost(t, lock)
+	_, err := client.Acquire(testContext(t), "orders/43")
+	if !errors.Is(err, fencepost.ErrUnavailable) {
+		t.Fatalf("got %v", err)
+	}
+	must(t, client.Close(testContext(t)))
+	want := fmt.Sprintf("orders/42 (token %d) is lost: %s", lock.Token(), facts.LostSilence)
+	if got := log.with("is lost"); len(got) != 1 || !strings.Contains(got[0], want) ||
+		!strings.Contains(got[0], "level=WARN") || loss.Error() != "fencepost: "+want {
+		t.Errorf("got %q, %v", got, loss)
+	}
+	moves := log.with("server " + server.Address + " failed (")
+	if len(moves) == 0 || len(moves) > 2 || !strings.Contains(moves[0], "level=INFO") ||
+		!strings.Contains(moves[0], "), trying "+server.Address) {
+		t.Errorf("got %q", moves)
+	}
+}
+
+func TestAReleaseThatGivesUpIsLogged(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.StartFake(t)
+	client, log := newJournal(t, server.Address)
+	lock := acquire(t, client, "orders/42", fencepost.WithTTL(time.Second))
+	server.Stop()
+	_ = lock.Release(testContext(t))
+	eventually(t, "it gives up", func() bool { return len(log.with("could not be released in the background")) > 0 })
+	got := log.with("could not be released in the background")
+	if len(got) != 1 || !strings.Contains(got[0], "orders/42 could not be released in the background: ") ||
+		!strings.Contains(got[0], "; it is free after its TTL") || !strings.Contains(got[0], "level=WARN") {
+		t.Fatalf("got %q", got)
+	}
+}
+
+// A badLogger panics, blocks, and calls the client that calls it.
+type badLogger struct {
+	slog.Handler
+	client atomic.Pointer[fencepost.Client]
+	called chan struct{}
+}
+
+func (l *badLogger) Handle(ctx context.Context, _ slog.Record) error {
+	_, _ = l.client.Load().Get(ctx, "orders/42")
+	select {
+	case l.called <- struct{}{}:
+	default:
+	}
+	panic("oops")
+}
+
+func TestALoggerThatPanicsCostsNoLock(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.StartFake(t)
+	bad := &badLogger{Handler: slog.DiscardHandler, called: make(chan struct{}, 1)}
+	enabled := &enabledLogger{bad}
+	client, err := fencepost.New(fencepost.Config{Servers: []string{server.Address}, Logger: slog.New(enabled)})
+	must(t, err)
+	defer func() { must(t, client.Close(testContext(t))) }()
+	bad.client.Store(client)
+	const ttl = 2 * time.Second
+	lock, other := acquire(t, client, "orders/42", fencepost.WithTTL(ttl)), acquire(t, client, "orders/43")
+	for range 2 {
+		must(t, server.Lose("orders/43"))
+		_ = lost(t, other)
+		within(t, bad.called)
+		other = acquire(t, client, "orders/43")
+	}
+	outlive(t, ttl, lock)
+	must(t, lock.Release(testContext(t)))
+}
+
+type enabledLogger struct{ slog.Handler }
+
+func (enabledLogger) Enabled(context.Context, slog.Level) bool { return true }
+
+// Whatever is printed of a lock is readable, and is no credential.
+func TestALockIsPrintedWithoutItsLeaseID(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.Start(t)
+	granted := make(chan string, 1)
+	front := startFront(t, server.Address, func(response *pb.SessionResponse) *pb.SessionResponse {
+		if isGrant(response) {
+			granted <- response.GetAcquire().GetLease().GetLeaseId()
+		}
+		return response
+	})
+	client := newClient(t, front.address)
+	lock := acquire(t, client, "orders/42")
+	token := lock.Token()
+	for printed, want := range map[string]string{
+		fmt.Sprint(lock):        fmt.Sprintf("orders/42 (token %d)", token),
+		fmt.Sprintf("%v", lock): fmt.Sprintf("orders/42 (token %d)", token),
+		fmt.Sprintf("%#v", lock): fmt.Sprintf(`fencepost.Lock{Name: "orders/42", Token: %d, GrantID: %q, Valid: true}`,
+			token, lock.GrantID()),
+		slog.Any("lock", lock).Value.Resolve().String(): fmt.Sprintf("[name=orders/42 token=%d]", token),
+		fmt.Sprint(client):         "fencepost.Client(" + front.address + ")",
+		fmt.Sprintf("%#v", client): "fencepost.Client(" + front.address + ")",
+	} {
+		if printed != want {
+			t.Errorf("got %s, want %s", printed, want)
+		}
+	}
+	leaseID := <-granted
+	all := fmt.Sprintf("%+v %#v %s %+v", lock, lock, lock, *lock) //nolint:govet // a copy is printed
+	if leaseID == "" || strings.Contains(all, leaseID) {
+		t.Errorf("lease id %q in %s", leaseID, all)
+	}
+	must(t, lock.Release(testContext(t)))
+}
