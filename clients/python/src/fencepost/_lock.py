@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import warnings
 from collections.abc import Callable
@@ -9,9 +10,10 @@ from functools import partial
 from types import TracebackType
 
 from fencepost._core.clock import now
+from fencepost._core.events import write
 from fencepost._core.lease import Lease
 from fencepost._core.outcome import known_end, lost_at_exit, lost_error
-from fencepost._threads import Driver, logger
+from fencepost._threads import Driver
 from fencepost.errors import FencepostError, LockLost
 from fencepost.types import LeaseEnd, Loss, Released
 
@@ -152,7 +154,7 @@ class Lock:
         except FencepostError as failure:
             # The work is done, and was protected. The lease ends by its TTL at the latest.
             if not self._driver.is_over:
-                logger.warning("%s is not released yet: %s", self.name, failure)
+                write(logging.WARNING, f"{self.name} is not released yet: {failure}", {"lock": self.name})
         lost = lost_at_exit(lost, released)
         if lost is None or (isinstance(error, LockLost) and error.token == self.token):
             return
@@ -168,4 +170,4 @@ class Lock:
         # If its making was interrupted, nobody had it, and the driver releases the lease.
         if lease is not None and not lease.is_over and hasattr(self, "_complete"):
             warnings.warn(f"lock {lease.name!r} was never released", ResourceWarning, stacklevel=2, source=self)
-            self._driver.drop(lease)
+            self._driver.forget(lease)
