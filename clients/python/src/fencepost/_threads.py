@@ -33,6 +33,7 @@ from fencepost._core.port import Call
 from fencepost._core.release import Release
 from fencepost._core.session import Session
 from fencepost._dial import bearer, call_failure
+from fencepost._greenlets import check_threads
 from fencepost._probe import Looks
 from fencepost._streams import Stream
 from fencepost._waits import Pending, Wait
@@ -53,6 +54,7 @@ class Driver:
     """Runs the engine of one client."""
 
     def __init__(self, options: Options) -> None:
+        check_threads()
         self.options = options
         self._pid = os.getpid()
         self._lock = threading.RLock()
@@ -110,8 +112,9 @@ class Driver:
 
     def check_use(self) -> None:
         """Raises an error in a child process: its connections and leases are those of the parent. And at the end of
-        the interpreter.
+        the interpreter, and where calls would hang.
         """
+        check_threads()
         if self.forked:
             raise ClientClosed(FORKED)
         if self.is_over:

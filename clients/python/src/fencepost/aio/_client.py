@@ -53,6 +53,7 @@ class Client:
         Raises:
             ValueError, TypeError: an address or another argument is invalid.
             OSError: a file of TLS cannot be read.
+            Refused: gevent or eventlet has patched the threads of this process, and calls would hang.
         """
         self._options = options.check(servers, holder, tls, token, retry_for)
         self._driver = Driver(self._options)

@@ -35,6 +35,7 @@ from fencepost._core.options import Options
 from fencepost._core.port import Call
 from fencepost._core.release import Release
 from fencepost._core.session import Session
+from fencepost._greenlets import check_asyncio
 from fencepost._probe import Looks
 from fencepost.errors import ClientClosed, Refused
 from fencepost.v1 import lock_pb2 as pb
@@ -49,6 +50,7 @@ class Driver:
     """Runs the engine of one client, in the event loop that first uses it."""
 
     def __init__(self, options: Options) -> None:
+        check_asyncio()
         self.options = options
         self._pid = os.getpid()
         self._engine = Engine(self, [str(it) for it in options.servers], options.retry_for)
@@ -98,7 +100,10 @@ class Driver:
         return os.getpid() != self._pid
 
     def check_use(self) -> None:
-        """Raises an error in a child process or in another event loop: the connections belong to the first one."""
+        """Raises an error in a child process or in another event loop: the connections belong to the first one. And
+        where calls would hang.
+        """
+        check_asyncio()
         if self.forked:
             raise ClientClosed(FORKED)
         loop = asyncio.get_running_loop()
