@@ -147,7 +147,6 @@ def test_no_web_proxy_is_used(server: Server, name: str) -> None:
     variables = ("http_proxy", "https_proxy", "grpc_proxy", "all_proxy")
     proxies = {form: "http://127.0.0.1:1" for it in variables for form in (it, it.upper())}
     environment = {it: value for it, value in os.environ.items() if it.lower() not in ("no_proxy", "no_grpc_proxy")}
-    # gRPC passes the names of this machine by any proxy, its addresses too only if they are listed.
     command = [sys.executable, "-c", BEHIND_A_PROXY, name, server.address]
     done = subprocess.run(
         command, check=False, capture_output=True, text=True, timeout=PATIENCE, env=environment | proxies

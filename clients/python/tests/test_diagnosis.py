@@ -74,10 +74,11 @@ async def test_no_such_socket(failing: Failing, tmp_path: Path) -> None:
     await unreachable(failing, f"unix:{tmp_path}/none", ": no such file or directory", permanent=False)
 
 
-async def test_a_name_without_address(failing: Failing) -> None:
-    error, _ = await failing("no-such-host.invalid", retry_for=1)
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "no..such.host"])
+async def test_a_name_without_address(failing: Failing, host: str) -> None:
+    error, _ = await failing(host, retry_for=FOR_A_WHILE)
     assert isinstance(error, fencepost.Unavailable)
-    assert "no-such-host.invalid:7420: " in str(error)
+    assert f"{host}:7420: its name cannot be resolved: " in str(error)
 
 
 async def test_a_web_server(failing: Failing) -> None:

@@ -61,13 +61,13 @@ class Looks:
 
 
 def look(options: Options, address: Address) -> Failure | None:
-    """Returns what is wrong with a server; None if nothing is to be seen. Blocks for ``timing.PROBE_TIMEOUT``, and for
-    the resolution of its name.
+    """Returns what is wrong with a server; None if nothing is to be seen. Blocks for ``timing.PROBE_TIMEOUT``, more if
+    its name has several addresses, and for the resolution of the name.
     """
     until = time.monotonic() + timing.PROBE_TIMEOUT
     try:
         connection = _connect(address)
-    except socket.gaierror as error:
+    except (socket.gaierror, UnicodeError) as error:
         return unsent(f"{address}: its name cannot be resolved: {_text(error)}")
     except TimeoutError:
         return unsent(f"{address}: no connection within {timing.PROBE_TIMEOUT:g} s")
@@ -173,7 +173,9 @@ def _shown(first: bytes) -> str:
     return json.dumps(line, ensure_ascii=False) if line.isprintable() and line else NOT_GRPC_BYTES
 
 
-def _text(error: OSError) -> str:
-    # The library says it in its own words, the system in those that people know.
-    text = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
-    return text.lower() if text else type(error).__name__
+def _text(error: OSError | UnicodeError) -> str:
+    if isinstance(error, OSError) and error.errno and not isinstance(error, socket.gaierror):
+        # The library adds words of its own to those of the system.
+        return os.strerror(error.errno).lower()
+    text = error.strerror if isinstance(error, OSError) else None
+    return (text or str(error) or type(error).__name__).lower()

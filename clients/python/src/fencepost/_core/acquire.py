@@ -118,11 +118,11 @@ class Acquire:
             self._answered(result, sent, now, None)
 
     def failed(self, failure: Failure, now: float) -> None:
+        if self._operation is not None and not failure.sent:
+            self._may_be_applied = self._was_applied
         self._operation = None
         self._set_timer(self._until, self._over)
         self._last = failure
-        if not failure.sent:
-            self._may_be_applied = self._was_applied
         if failure.is_transient or (self._withdrawing and failure.permanent):
             self._engine.send(self, now)
         else:

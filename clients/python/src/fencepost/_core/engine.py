@@ -258,7 +258,7 @@ class Engine:
         if session is self.current:
             self._tries += not session.answers
             self._next_server(session)
-        if session.connected and not failure.permanent:
+        if session.connected and not (failure.permanent or failure.is_final):
             failure = replace(failure, message=f"{self._names[session.server]}: {failure.message}")
         elif failure.is_transient:
             session.puzzle = failure
@@ -270,8 +270,10 @@ class Engine:
     def diagnosed(self, session: Session, failure: Failure, now: float) -> None:
         """A look has shown why a session could not be connected."""
         self.timers.run(now)
-        self.unreached.diagnose(session.server, failure)
-        self._explained(session, failure, now)
+        # A later session may have found the server well.
+        if not any(it.connected and it.server == session.server for it in self.sessions()):
+            self.unreached.diagnose(session.server, failure)
+            self._explained(session, failure, now)
 
     def _explained(self, session: Session, failure: Failure, now: float) -> None:
         self.events.failed(session.server, failure.message, self._server)

@@ -178,8 +178,9 @@ class Driver:
             await asyncio.wait(self._tasks)
 
     def _forget(self, lease: Lease) -> None:
-        self._engine.forget(lease, now())
-        self._changed()
+        if not lease.released:
+            self._engine.forget(lease, now())
+            self._changed()
 
     def _close(self) -> None:
         self._engine.close(now())
