@@ -101,6 +101,12 @@ async def test_bytes_that_are_no_text(failing: Failing) -> None:
         await unreachable(failing, address, f" {shown}", permanent=True)
 
 
+async def test_a_line_that_does_not_end(failing: Failing) -> None:
+    shown = _facts.NOT_GRPC_OTHER.replace("{}", '"login: "')
+    with ports.accepting(lambda it: it.sendall(b"login: ")) as address:
+        await unreachable(failing, address, f" {shown}", permanent=True)
+
+
 async def test_a_port_that_says_nothing(failing: Failing) -> None:
     with ports.accepting(lambda _: None) as address:
         # Longer than a connection may take, and a look at it.

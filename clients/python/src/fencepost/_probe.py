@@ -10,6 +10,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable
 
 from fencepost._core import timing
 from fencepost._core.address import Address
@@ -100,19 +101,25 @@ def _connect(address: Address) -> socket.socket:
 
 def _plain(connection: socket.socket, until: float) -> bytes:
     connection.sendall(_PREFACE)
-    first = b""
-    while not _is_enough(first) and (data := receive(connection, until)):
-        first += data
-    return first
+    return _first(lambda: receive(connection, until))
 
 
 def _over_tls(options: Options, address: Address, connection: socket.socket, until: float) -> bytes:
     handshake = Handshake(options, address, lambda: receive(connection, until), connection.sendall)
     handshake.shake()
     handshake.write(_PREFACE)
+    return _first(handshake.read)
+
+
+def _first(read: Callable[[], bytes]) -> bytes:
+    """Returns the first bytes, as many as it takes to tell what speaks there."""
     first = b""
-    while not _is_enough(first) and (data := handshake.read()):
-        first += data
+    try:
+        while not _is_enough(first) and (data := read()):
+            first += data
+    except OSError:
+        if not first:
+            raise
     return first
 
 
