@@ -126,7 +126,8 @@ class Acquire:
         if failure.is_transient or (self._withdrawing and failure.permanent):
             self._engine.send(self, now)
         else:
-            self._give_up(self._as_known(failure), now)
+            # A refusal says what to correct, also if an earlier transmission may have taken effect.
+            self._give_up(self._as_known(failure) if failure.permanent else failure.error(), now)
 
     # From the caller
 
