@@ -126,6 +126,8 @@ def error(request: Request, failure: BaseException) -> Answer:
             return answer | {"error": "lost"} | more
         case fencepost.OutcomeUnknown():
             return answer | {"error": "outcome_unknown"}
+        case fencepost.Unavailable():
+            return answer | {"error": "refused", "code": "UNAVAILABLE", "reason": failure.reason}
         case fencepost.Refused():
             return answer | {"error": "refused", "code": failure.code, "reason": failure.reason}
         case fencepost.ClientClosed():

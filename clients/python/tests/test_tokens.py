@@ -289,4 +289,4 @@ def test_a_refusal_may_come_before_the_session_counts_as_connected() -> None:
     refused = Failure("UNAUTHENTICATED", "no such token")
     assert session_failure(session, address, refused) is refused
     away = session_failure(session, address, Failure("UNAVAILABLE", "connection refused"))
-    assert str(away.error()) == "no server could be reached: a.internal:7420: connection refused"
+    assert str(away.error()) == "no server could be reached: a.internal:7420: the connection failed: connection refused"

@@ -52,9 +52,9 @@ def test_a_lease_that_is_over_never_comes_back() -> None:
     assert not it.is_valid(109.4)
     it.renewed(Reading(108.0, 109.5, 0.0, 10.0))  # sent in time, read too late
     assert not it.is_valid(109.5)
-    assert it.expire(109.5)
+    assert it.lose(Loss(LossReason.SILENCE))
     assert it.lost == Loss(LossReason.SILENCE)
-    it.lose(Loss(LossReason.EXPIRED))
+    assert not it.lose(Loss(LossReason.EXPIRED))
     assert it.lost == Loss(LossReason.SILENCE)
 
 

@@ -10,6 +10,8 @@
 tokens in the stores.
 """
 
+from importlib.metadata import version
+
 from fencepost._calls import Watch
 from fencepost._client import Client
 from fencepost._core.options import Tls, Token
@@ -39,6 +41,8 @@ from fencepost.types import (
     TokenStatus,
 )
 
+__version__ = version("fencepost")
+
 __all__ = [
     "Client",
     "ClientClosed",
@@ -66,4 +70,5 @@ __all__ = [
     "TokenStatus",
     "Unavailable",
     "Watch",
+    "__version__",
 ]

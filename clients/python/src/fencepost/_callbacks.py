@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-logger = logging.getLogger("fencepost")
+from fencepost._core.events import write
 
 # How many callbacks run at a time: many may block, and a client with thousands of locks that loses all of them does not
 # start thousands of threads.
@@ -44,8 +44,8 @@ class Callbacks:
         while (subject := self._next()) is not None:
             try:
                 self._calls[subject][0]()
-            except BaseException:  # also of sys.exit, which ends no process here
-                logger.exception("a callback raised an error")
+            except BaseException:  # noqa: BLE001 - also of sys.exit, which ends no process here
+                write(logging.ERROR, "a callback raised an error", trace=True)
             self._done(subject)
 
     def _next(self) -> object | None:

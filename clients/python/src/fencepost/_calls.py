@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from threading import Lock
 from types import TracebackType
 from typing import Protocol
 
 import grpc
 
-from fencepost._channel import CHECK_TOKEN, GET, LIST, WATCH, Method, RequestT, ResponseT
+from fencepost._channel import CHECK_TOKEN, GET, LIST, WATCH, Method, RequestT, ResponseT, unreached
 from fencepost._core import convert, requests
 from fencepost._core.clock import now
 from fencepost._core.failure import Failure, unsent
 from fencepost._core.options import Options
 from fencepost._core.retries import Retries, Servers
 from fencepost._dial import bearer, call_failure, open_channel
+from fencepost._kept_channels import Kept, KeptChannels
+from fencepost._probe import look
 from fencepost.errors import ClientClosed, Refused
 from fencepost.types import Event, EventKind, LockInfo, TokenCheck
 from fencepost.v1 import lock_pb2 as pb
@@ -35,9 +36,8 @@ class Calls:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.servers = Servers(len(options.servers))
-        self._lock = Lock()
-        self._channels: dict[int, grpc.Channel] = {}
+        self.servers = Servers([str(it) for it in options.servers])
+        self._channels = KeptChannels(lambda server: open_channel(options, options.servers[server]))
         self._closed = False
 
     def get(self, name: str) -> LockInfo:
@@ -60,20 +60,24 @@ class Calls:
         return Watch(self, prefix)
 
     def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            channels, self._channels = self._channels, {}
-        for channel in channels.values():
+        self._closed = True
+        for channel in self._channels.close():
             channel.close()
 
-    def channel(self, server: int) -> grpc.Channel:
-        """Returns the channel to a server. Raises Refused if a file of TLS cannot be read."""
-        with self._lock:
-            if self._closed:
-                raise ClientClosed
-            if server not in self._channels:
-                self._channels[server] = open_channel(self.options, self.options.servers[server])
-            return self._channels[server]
+    def take(self, server: int) -> Kept[grpc.Channel]:
+        """Returns the channel to a server, to be given back. Raises Refused if a file of TLS cannot be read."""
+        return self._channels.take(server)
+
+    def give_back(self, server: int, kept: Kept[grpc.Channel], failure: Failure | None) -> None:
+        """Ends the use of a channel. It is not used again unless the server has answered on it."""
+        channel = self._channels.give_back(server, kept, failure is None or not failure.is_broken)
+        if channel is not None:
+            channel.close()
+
+    def explained(self, server: int, failure: Failure) -> Failure:
+        """Returns the failure of a call, and looks at the server if it did not answer."""
+        address = self.options.servers[server]
+        return (failure.is_broken and look(self.options, address)) or unreached(address, failure)
 
     def _call(self, method: Method[RequestT, ResponseT], request: RequestT) -> ResponseT:
         """Calls one server after another until one answers."""
@@ -81,13 +85,26 @@ class Calls:
         while True:
             server = self.servers.preferred
             try:
-                metadata = bearer(self.options)
-                call = self.channel(server).unary_unary(method.path, method.serialize, method.deserialize)
-                return call(request, timeout=retries.limit(now()), metadata=metadata)
+                return self._transmit(server, method, request, retries)
             except (grpc.RpcError, Refused) as error:
                 if self._closed:
                     raise ClientClosed from None
-                time.sleep(retries.failed(server, call_failure(error), now()))
+                time.sleep(retries.failed(server, self.explained(server, call_failure(error)), now()))
+
+    def _transmit(
+        self, server: int, method: Method[RequestT, ResponseT], request: RequestT, retries: Retries
+    ) -> ResponseT:
+        metadata = bearer(self.options)
+        kept = self.take(server)
+        failure = None
+        try:
+            call = kept.channel.unary_unary(method.path, method.serialize, method.deserialize)
+            return call(request, timeout=retries.limit(now()), metadata=metadata)
+        except grpc.RpcError as error:
+            failure = call_failure(error)
+            raise
+        finally:
+            self.give_back(server, kept, failure)
 
 
 class Watch:
@@ -101,6 +118,7 @@ class Watch:
         self._request = pb.WatchRequest(prefix=convert.text(prefix, "prefix"))
         self._closed = False
         self._server = 0
+        self._kept: Kept[grpc.Channel] | None = None
         self._stream = self._open()
 
     def __iter__(self) -> Watch:
@@ -122,6 +140,7 @@ class Watch:
         """Ends the watch. May be called by another thread: the loop ends."""
         self._closed = True
         self._stream.cancel()
+        self._give_back(None)
 
     def __enter__(self) -> Watch:
         return self
@@ -134,6 +153,7 @@ class Watch:
     def _reopen(self, failure: Failure) -> Event:
         if self._closed:
             raise StopIteration
+        self._give_back(failure)
         self._calls.servers.failed(self._server)
         if not failure.is_transient:
             raise failure.error()
@@ -148,7 +168,8 @@ class Watch:
             server = self._server = calls.servers.preferred
             try:
                 metadata = bearer(calls.options)
-                method = calls.channel(server).unary_stream(WATCH.path, WATCH.serialize, WATCH.deserialize)
+                self._kept = calls.take(server)
+                method = self._kept.channel.unary_stream(WATCH.path, WATCH.serialize, WATCH.deserialize)
                 stream = method(self._request, metadata=metadata)
                 if next(stream).kind == pb.WatchResponse.KIND_STARTED:
                     return stream
@@ -158,6 +179,12 @@ class Watch:
                 failure = unsent("the server ended the watch")
             except (grpc.RpcError, Refused) as error:
                 failure = call_failure(error)
+            self._give_back(failure)
             if self._closed:
                 raise StopIteration
-            time.sleep(retries.failed(server, failure, now()))
+            time.sleep(retries.failed(server, calls.explained(server, failure), now()))
+
+    def _give_back(self, failure: Failure | None) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            self._calls.give_back(self._server, kept, failure)

@@ -35,12 +35,6 @@ FORKED = (
     "first client is made"
 )
 
-# What the end of a TLS connection by the server usually means: it reads the certificate after the handshake.
-_CERTIFICATE_REFUSED = (
-    "; the server may require a client certificate, or refuse this one: "
-    "set cert_file and key_file of Tls to one that it accepts"
-)
-
 _OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.keepalive_time_ms", _PING_INTERVAL_MS),
     ("grpc.keepalive_timeout_ms", _PING_TIMEOUT_MS),
@@ -62,6 +56,9 @@ def channel_options(address: Address) -> list[tuple[str, int | str]]:
     """Returns the options of a channel."""
     # gRPC would send the path of a Unix socket as the name of the server, and HTTP/2 servers refuse that.
     return [*_OPTIONS, ("grpc.default_authority", "localhost")] if address.path else [*_OPTIONS]
+
+
+_NO_MESSAGE = "the call ended with {}"
 
 
 @dataclass(frozen=True)
@@ -110,13 +107,27 @@ def rpc_failure(code: grpc.StatusCode, message: str | None, metadata: Iterable[A
     for key, value in metadata or ():
         if key == "grpc-status-details-bin" and isinstance(value, bytes):
             status.MergeFromString(value)
-    result = failure.from_status(code.name, message or code.name, status.details)
-    # The message of grpc's core for a connection that was never made.
-    if code is grpc.StatusCode.UNAVAILABLE and message and "failed to connect to all addresses" in message:
-        return failure.unsent(message + _CERTIFICATE_REFUSED if "TSI_DATA_CORRUPTED" in message else message)
-    return result
+    return failure.from_status(code.name, message or _NO_MESSAGE.format(code.name), status.details)
 
 
 def session_failure(session: Session, address: Address, why: Failure) -> Failure:
     """Returns why the call of a session ended. Before it was connected nothing was sent, and a refusal is final."""
-    return why if session.connected or why.is_final else failure.unsent(f"{address}: {why.message}")
+    if is_foreign(why):
+        return failure.not_fencepost(address)
+    return why if session.connected or why.is_final else unreached(address, why)
+
+
+def unreached(address: Address, why: Failure) -> Failure:
+    """Returns the failure of a call that reads, or of a session without a connection. A server did nothing for it."""
+    if is_foreign(why):
+        return failure.not_fencepost(address)
+    # A server that answers gives a reason.
+    if why.reason or not why.is_transient:
+        return why
+    text = "no answer in time" if why.code == "DEADLINE_EXCEEDED" else f"the connection failed: {why.message}"
+    return failure.unsent(f"{address}: {text}")
+
+
+def is_foreign(why: Failure) -> bool:
+    """Whether a server of another service answered."""
+    return why.code == "UNIMPLEMENTED" and not why.reason

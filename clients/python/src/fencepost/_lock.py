@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import warnings
 from collections.abc import Callable
@@ -9,30 +10,28 @@ from functools import partial
 from types import TracebackType
 
 from fencepost._core.clock import now
+from fencepost._core.events import write
 from fencepost._core.lease import Lease
 from fencepost._core.outcome import known_end, lost_at_exit, lost_error
-from fencepost._threads import Driver, logger
+from fencepost._threads import Driver
 from fencepost.errors import FencepostError, LockLost
 from fencepost.types import LeaseEnd, Loss, Released
 
 
 class LostEvent:
-    """Whether a lock is lost. Like a ``threading.Event`` that only the client sets."""
+    """Whether a lock is lost. Like a ``threading.Event`` that only the client sets. It keeps the lock."""
 
-    def __init__(self, driver: Driver, lease: Lease) -> None:
-        self._driver = driver
-        self._lease = lease
-        self.ended = threading.Event()
-        """Set when the lock is lost or released."""
+    def __init__(self, lock: Lock, ended: threading.Event) -> None:
+        self._lock = lock
+        self._ended = ended
 
     def is_set(self) -> bool:
         """Checks the clock: true as soon as the validity is over, whatever has run meanwhile."""
-        self._driver.check(self._lease)
-        return self._lease.lost is not None
+        return self._lock.loss is not None
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until the lock is lost or released, at most ``timeout`` seconds. Returns whether it is lost."""
-        self.ended.wait(timeout)
+        self._ended.wait(timeout)
         return self.is_set()
 
 
@@ -63,10 +62,11 @@ class Lock:
         """The label that others see."""
         self.previous_end = previous_end
         """How the previous lease of the lock ended. Unless it was released, check for unfinished work of its holder."""
-        self.lost = LostEvent(driver, lease)
-        """Set when the lock is lost; not by a release."""
+        self._ended = threading.Event()
+        """Set when the lock is lost or released."""
 
-        def on_end(ended: threading.Event = self.lost.ended) -> None:
+        # The lease refers to these, and not to the lock, so that a lock that is forgotten is collected.
+        def on_end(ended: threading.Event = self._ended) -> None:
             ended.set()
             loss = lease.lost
             if loss is not None and on_lost is not None:
@@ -89,6 +89,11 @@ class Lock:
     def grant_id(self) -> str:
         """The public id of the grant."""
         return self._lease.grant_id
+
+    @property
+    def lost(self) -> LostEvent:
+        """Set when the lock is lost; not by a release."""
+        return LostEvent(self, self._ended)
 
     @property
     def loss(self) -> Loss | None:
@@ -152,7 +157,7 @@ class Lock:
         except FencepostError as failure:
             # The work is done, and was protected. The lease ends by its TTL at the latest.
             if not self._driver.is_over:
-                logger.warning("%s is not released yet: %s", self.name, failure)
+                write(logging.WARNING, f"{self.name} is not released yet: {failure}", {"lock": self.name})
         lost = lost_at_exit(lost, released)
         if lost is None or (isinstance(error, LockLost) and error.token == self.token):
             return
@@ -168,4 +173,4 @@ class Lock:
         # If its making was interrupted, nobody had it, and the driver releases the lease.
         if lease is not None and not lease.is_over and hasattr(self, "_complete"):
             warnings.warn(f"lock {lease.name!r} was never released", ResourceWarning, stacklevel=2, source=self)
-            self._driver.drop(lease)
+            self._driver.forget(lease)

@@ -10,14 +10,13 @@ import grpc
 
 from fencepost._channel import SESSION, Metadata, Method, RequestT, ResponseT, session_failure
 from fencepost._core import failure
+from fencepost._core.events import write
 from fencepost._core.session import Session
 from fencepost._dial import bearer, call_failure, open_channel
 from fencepost.errors import Refused
 
 if TYPE_CHECKING:
     from fencepost._threads import Driver
-
-logger = logging.getLogger("fencepost")
 
 
 class Stream:
@@ -56,11 +55,16 @@ class Stream:
             why = self._read()
         except Refused as error:
             why = failure.of_preparation(error)
-        except Exception as error:
-            logger.exception("the session failed")
+        except Exception as error:  # noqa: BLE001 - reported, and the next session may do better
+            write(logging.ERROR, "the session failed", trace=True)
             why = failure.Failure("UNAVAILABLE", repr(error))
         finally:
             self._driver.ended(self._session, why)
+        # The session has ended, and the next one may be open already.
+        if self._session.puzzle is not None:
+            found = self._driver.looks.look(self._session.server, self._session.puzzle)
+            if found is not None:
+                self._driver.diagnosed(self._session, found)
 
     def _read(self) -> failure.Failure:
         """Reads the session. Returns why it ended."""

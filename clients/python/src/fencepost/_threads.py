@@ -23,7 +23,7 @@ import grpc
 
 from fencepost._callbacks import Callbacks
 from fencepost._channel import ACQUIRE, FORKED, rpc_failure
-from fencepost._core import failure
+from fencepost._core import events, failure
 from fencepost._core.acquire import Acquire
 from fencepost._core.clock import now
 from fencepost._core.engine import Engine
@@ -33,16 +33,19 @@ from fencepost._core.port import Call
 from fencepost._core.release import Release
 from fencepost._core.session import Session
 from fencepost._dial import bearer, call_failure
+from fencepost._greenlets import check_threads
+from fencepost._probe import Looks
 from fencepost._streams import Stream
 from fencepost._waits import Pending, Wait
 from fencepost.errors import ClientClosed, Refused
 from fencepost.v1 import lock_pb2 as pb
 
-logger = logging.getLogger("fencepost")
-
 # The longest sleep of the worker: timers of Python do not count suspend, so this bounds the time in which
 # a lease that ended meanwhile is noticed after the machine resumes.
 _SLEEP_MAX = 1.0
+
+# The subject of the log's records: they are written one after another.
+_LOG = "log"
 
 ResultT = TypeVar("ResultT")
 
@@ -51,10 +54,11 @@ class Driver:
     """Runs the engine of one client."""
 
     def __init__(self, options: Options) -> None:
+        check_threads()
         self.options = options
         self._pid = os.getpid()
         self._lock = threading.RLock()
-        self._engine = Engine(self, len(options.servers), options.retry_for)
+        self._engine = Engine(self, [str(it) for it in options.servers], options.retry_for)
         self._streams: dict[Session, Stream] = {}
         self._calls: dict[Call, grpc.Future[pb.AcquireResponse]] = {}
         # Its "put" is one step for Python, and may be called by the garbage collector.
@@ -63,6 +67,7 @@ class Driver:
         self._next_due = 0.0
         self._until_idle: list[Wait] = []
         self._callbacks = Callbacks()
+        self.looks = Looks(options)
 
     # The port of the engine
 
@@ -88,6 +93,9 @@ class Driver:
         if future is not None:
             future.cancel()
 
+    def log(self, level: int, text: str, fields: dict[str, object]) -> None:
+        self._callbacks.call(_LOG, partial(events.write, level, text, fields))
+
     # Requests
 
     @property
@@ -104,8 +112,9 @@ class Driver:
 
     def check_use(self) -> None:
         """Raises an error in a child process: its connections and leases are those of the parent. And at the end of
-        the interpreter.
+        the interpreter, and where calls would hang.
         """
+        check_threads()
         if self.forked:
             raise ClientClosed(FORKED)
         if self.is_over:
@@ -186,6 +195,10 @@ class Driver:
         """
         self._jobs.put(lambda: None if lease.released else self._engine.release(lease, now()))
 
+    def forget(self, lease: Lease) -> None:
+        """The same, and says so."""
+        self._jobs.put(lambda: None if lease.released else self._engine.forget(lease, now()))
+
     def drop_client(self) -> None:
         """Closes the sessions of a client that was garbage collected. Takes no lock either."""
         self._jobs.put(partial(setattr, self._engine, "closed", True))
@@ -200,7 +213,7 @@ class Driver:
 
         self._ask(close, idle)
         try:
-            idle.wait(max(timeout, 0.0))
+            idle.wait(timeout)
         finally:
             self._do(lambda: self._engine.shut(now()))
 
@@ -233,6 +246,11 @@ class Driver:
     def ended(self, session: Session, why: failure.Failure) -> None:
         with self._lock:
             self._engine.ended(session, why, now())
+            self._changed()
+
+    def diagnosed(self, session: Session, found: failure.Failure) -> None:
+        with self._lock:
+            self._engine.diagnosed(session, found, now())
             self._changed()
 
     def messages(self, session: Session, wanted: threading.Condition) -> Iterator[pb.SessionRequest]:
@@ -371,5 +389,5 @@ class Driver:
     def _run(job: Callable[[], None]) -> None:
         try:
             job()
-        except Exception:
-            logger.exception("the client failed")
+        except Exception:  # noqa: BLE001 - reported, and the worker goes on
+            events.write(logging.ERROR, "the client failed", trace=True)

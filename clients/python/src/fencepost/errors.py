@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fencepost._facts import (
+    LOST_EXPIRED,
+    LOST_RELEASED,
+    LOST_REVOKED,
+    LOST_SILENCE,
+    LOST_SUPERSEDED,
+    LOST_UNKNOWN,
+)
 from fencepost.types import Holder, LossReason
 
 
@@ -20,33 +28,34 @@ class _NotAcquired(FencepostError):
         self.waiters = waiters
         """The number of requests that wait for the lock."""
 
-    def _held_by(self) -> str:
+    def _is_taken(self) -> str:
         labels = [it.holder for it in self.holders if it.holder]
         if not self.holders:
-            return f"it is being offered to the next waiter, {self.waiters} waiting"
-        return f"it is held{' by ' + ' and '.join(labels) if labels else ''}, {self.waiters} waiting"
+            return f"is being offered to the next waiter, {self.waiters} waiting"
+        return f"is held{' by ' + ' and '.join(labels) if labels else ''}, {self.waiters} waiting"
 
 
 class Contended(_NotAcquired):
     """The lock is not free, and no wait was requested. Nothing was changed."""
 
     def __str__(self) -> str:
-        return f"{self.name} is contended: {self._held_by()}"
+        return f"{self.name} {self._is_taken()}"
 
 
 class TimedOut(_NotAcquired, TimeoutError):
     """The wait ended without a grant. The request has left the queue."""
 
     def __str__(self) -> str:
-        return f"timed out waiting for {self.name}: {self._held_by()}"
+        return f"timed out waiting for {self.name}: it {self._is_taken()}"
 
 
 _LOSSES = {
-    LossReason.EXPIRED: "the lease expired",
-    LossReason.REVOKED: "the lease was revoked",
-    LossReason.SUPERSEDED: "another lease was granted since",
-    LossReason.UNKNOWN: "the server does not know the lease",
-    LossReason.SILENCE: "its validity ended before a renewal arrived",
+    LossReason.EXPIRED: LOST_EXPIRED,
+    LossReason.REVOKED: LOST_REVOKED,
+    LossReason.SUPERSEDED: LOST_SUPERSEDED,
+    LossReason.RELEASED: LOST_RELEASED,
+    LossReason.UNKNOWN: LOST_UNKNOWN,
+    LossReason.SILENCE: LOST_SILENCE,
 }
 
 
@@ -95,7 +104,9 @@ class FieldViolation:
 
 
 class Refused(FencepostError):
-    """The server refused the call. Nothing was done."""
+    """The call was refused, by the server or by this client. Nothing was done: correct the request or the
+    configuration.
+    """
 
     def __init__(self, code: str, reason: str, message: str, violations: tuple[FieldViolation, ...] = ()) -> None:
         super().__init__(code, reason, message, violations)
@@ -108,11 +119,20 @@ class Refused(FencepostError):
         """The fields that break a rule."""
 
     def __str__(self) -> str:
-        return f"{self.message or 'no message'} ({self.reason or self.code})"
+        message = self.message or f"the server refused the call with {self.code} and without a message"
+        return f"{message} ({self.reason})" if self.reason else message
 
 
-class Unavailable(Refused):
-    """No server could be reached. Nothing was sent."""
+class Unavailable(FencepostError):
+    """Nothing was done, and a later call may succeed: no server could be reached, or each one that answered said that
+    it did nothing.
+    """
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message, reason)
+        self.message = message
+        self.reason = reason
+        """The reason that a server gave, such as ``"DRAINING"``; empty if none was reached."""
 
     def __str__(self) -> str:
         return self.message

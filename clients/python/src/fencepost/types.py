@@ -32,6 +32,8 @@ class LossReason(str, Enum):
     """An operator revoked the lease."""
     SUPERSEDED = "superseded"
     """The server reports that another lease was granted since."""
+    RELEASED = "released"
+    """Somebody else who knows the lease id released it."""
     UNKNOWN = "unknown"
     """The server does not know the lease."""
     SILENCE = "silence"

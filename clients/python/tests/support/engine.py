@@ -29,9 +29,10 @@ class World:
         self.closed: list[Session] = []
         self.calls: list[Call] = []
         self.cancelled: list[Call] = []
+        self.records: list[tuple[int, str, dict[str, object]]] = []
         self.has_token = True
         self._connects: set[Session] = set()
-        self.engine = Engine(self, servers, retry_for)
+        self.engine = Engine(self, [f"server-{it}" for it in range(servers)], retry_for)
 
     def open(self, session: Session) -> None:
         self.opened.append(session)
@@ -44,6 +45,9 @@ class World:
 
     def call(self, call: Call) -> None:
         self.calls.append(call)
+
+    def log(self, level: int, text: str, fields: dict[str, object]) -> None:
+        self.records.append((level, text, fields))
 
     def cancel(self, call: Call) -> None:
         self.cancelled.append(call)
@@ -81,7 +85,9 @@ class World:
             self.engine.rest(self.now)
         self.now = end
 
-    def acquire(self, wait: float = 0.0, ttl: float = 10.0, name: str = "a", request_id: str | None = None) -> Acquire:
+    def acquire(
+        self, wait: float = 0.0, ttl: float | None = 10.0, name: str = "a", request_id: str | None = None
+    ) -> Acquire:
         request = requests.acquire(name, ttl, wait, "me", None, request_id, 0)
         return Acquire(self.engine, request, self.now, lambda: None)
 
@@ -101,6 +107,10 @@ class World:
 
     def grant(self, request: pb.SessionRequest, ttl: float = 10.0, token: int = 1, lease_id: str = "lease") -> None:
         self.answer(pb.SessionResponse(operation=request.operation, acquire=acquired(ttl, token, lease_id)))
+
+    def renew(self, request: pb.SessionRequest, ttl: float) -> None:
+        renewed = pb.RenewResponse(outcome=pb.RenewResponse.OUTCOME_RENEWED, ttl=duration(ttl))
+        self.answer(pb.SessionResponse(operation=request.operation, renew=renewed))
 
     def fail(self, request: pb.SessionRequest, code: int, reason: str = "", delay: float = 0.0) -> None:
         error = pb.OperationError(code=code, message="no")

@@ -69,11 +69,11 @@ class Process:
 class Server(Process):
     """A Fencepost server on a free port."""
 
-    def __init__(self, folder: Path, *options: str, listen: str = "127.0.0.1:0") -> None:
+    def __init__(self, folder: Path, *options: str, listen: str = "127.0.0.1:0", admin: str = "none") -> None:
         folder.mkdir(parents=True, exist_ok=True)
         ports = folder / "ports"
         ports.unlink(missing_ok=True)
-        command = [binary(), "serve", "--listen", listen, "--admin-listen", "none", "--ttl-min", "200ms"]
+        command = [binary(), "serve", "--listen", listen, "--admin-listen", admin, "--ttl-min", "200ms"]
         super().__init__([*command, "--port-file", str(ports), *options], folder / "log")
         wait_for(lambda: ports.exists() or self.child.poll() is not None, f"the server listens, see {self.log}")
         assert self.child.poll() is None, self.log.read_text()

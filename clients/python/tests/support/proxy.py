@@ -13,9 +13,9 @@ CHUNK = 65536
 class Proxy:
     """Passes connections on to a port of this machine."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, listen: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self._target = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(listen)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._sockets: list[socket.socket] = []
         self._lock = threading.Lock()
@@ -35,6 +35,13 @@ class Proxy:
         """From now on nothing passes in either direction; the connections stay open."""
         self._drops_requests.set()
         self._drops_replies.set()
+
+    def silence(self) -> None:
+        """From now on nothing passes on the connections that are open, and they stay open; new ones work."""
+        drops_requests, drops_replies = self._drops_requests, self._drops_replies
+        self._drops_requests, self._drops_replies = threading.Event(), threading.Event()
+        drops_requests.set()
+        drops_replies.set()
 
     def cut(self) -> None:
         """Closes all connections; new ones pass."""

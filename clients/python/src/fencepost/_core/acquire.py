@@ -46,6 +46,7 @@ class Acquire:
         if self._chose_id:
             request.request_id = str(uuid.uuid4())
         self._ttl = from_duration(request.ttl)
+        """0 if the server chooses it."""
         self._waits = bool(from_duration(request.wait_timeout))
         self._wait_until = now + from_duration(request.wait_timeout)
         self._until = self._wait_until + engine.retry_for
@@ -117,13 +118,16 @@ class Acquire:
             self._answered(result, sent, now, None)
 
     def failed(self, failure: Failure, now: float) -> None:
+        if self._operation is not None and not failure.sent:
+            self._may_be_applied = self._was_applied
         self._operation = None
         self._set_timer(self._until, self._over)
         self._last = failure
-        if failure.is_transient:
+        if failure.is_transient or (self._withdrawing and failure.permanent):
             self._engine.send(self, now)
         else:
-            self._give_up(failure.error(), now)
+            # A refusal says what to correct, also if an earlier transmission may have taken effect.
+            self._give_up(self._as_known(failure) if failure.permanent else failure.error(), now)
 
     # From the caller
 
@@ -170,7 +174,9 @@ class Acquire:
         else:
             attach(lease)
             self._engine.keep(lease, now)
-        if lease.is_valid(now) and lease.remaining(now) < self._ttl / LATE_DIVISOR and not self._withdrawing:
+        # If the caller named no TTL, the answer to a repeated request does not tell how much of it is left.
+        is_late = lease.remaining(now) < lease.ttl / LATE_DIVISOR or (not self._ttl and self._transmissions > 1)
+        if lease.is_valid(now) and is_late and not self._withdrawing:
             self._set_timer(None, None)
             # Tried once: the beats go on if it fails.
             Renew(self._engine, lease, now, lambda now: self._use(lease, now))
@@ -240,13 +246,17 @@ class Acquire:
 
     def _over(self, now: float) -> None:
         """The time for retries is over."""
-        error = (self._last or self._engine.last_failure).error()
-        if self._may_be_applied and not isinstance(error, OutcomeUnknown):
-            error = OutcomeUnknown(error)
-        self._give_up(error, now)
+        self._give_up(self._as_known(self._last or self._engine.unreached.failure()), now)
+
+    def _as_known(self, failure: Failure) -> FencepostError:
+        """Returns the error of the whole request: other transmissions may have taken effect."""
+        error = failure.error()
+        return OutcomeUnknown(error) if self._may_be_applied and not isinstance(error, OutcomeUnknown) else error
 
     def _give_up(self, error: FencepostError, now: float) -> None:
         if self._withdrawing or not self._may_be_applied:
+            if self._withdrawing and self._may_be_applied:
+                self._engine.events.not_released(self._request.lock_name, error)
             self._finish(error)
         else:
             self._report(error)

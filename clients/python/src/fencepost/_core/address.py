@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fencepost._core.convert import text
 from fencepost._facts import DEFAULT_PORT
 
 _PORT_MAX = 65535
@@ -50,20 +51,22 @@ class Address:
 
 def parse_list(servers: str | Iterable[str]) -> tuple[Address, ...]:
     """Parses a list of addresses, or a text with commas between them."""
-    texts = servers.split(",") if isinstance(servers, str) else list(servers)
-    addresses = tuple(parse(text) for text in texts)
+    if isinstance(servers, bytes) or not isinstance(servers, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"servers must be an address or a list of addresses, not {type(servers).__name__}")
+    texts = servers.split(",") if isinstance(servers, str) else [text(it, "a server") for it in servers]
+    addresses = tuple(map(parse, texts))
     if not addresses:
         raise ValueError("no server given: write host:port, such as 127.0.0.1:7420")
     return addresses
 
 
-def parse(text: str) -> Address:
+def parse(written: str) -> Address:
     """Parses ``host:port``, ``host``, ``http(s)://host:port``, ``unix:/path`` or ``unix:///path``."""
     try:
-        return _parse(text.strip())
+        return _parse(written.strip())
     except _Invalid as rule:
         # What stands in front of @ may be a password.
-        shown = "***@" + text.rsplit("@", 1)[1] if "@" in text else text
+        shown = "***@" + written.rsplit("@", 1)[1] if "@" in written else written
         raise ValueError(f"invalid server address {shown!r}: {rule}") from None
 
 

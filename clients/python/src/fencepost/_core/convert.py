@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from datetime import timedelta
 
 from google.protobuf.duration_pb2 import Duration
 
-from fencepost._facts import TOKEN_MAX
+from fencepost._facts import TOKEN_MAX, TTL_MAX_MS, TTL_MIN_MS, WAIT_MAX_MS
 from fencepost.types import (
     Event,
     EventKind,
@@ -27,6 +28,9 @@ _NANOS = 1_000_000_000
 # Far above what any server allows, and within the range of the message.
 _SECONDS_MAX = 1e9
 
+_TTL_RULE = f"from {TTL_MIN_MS // 1000} to {TTL_MAX_MS // 1000} seconds"
+_WAIT_RULE = f"from 0 to {WAIT_MAX_MS // 1000} seconds"
+
 _ENDS = {
     pb.LEASE_END_RELEASED: LeaseEnd.RELEASED,
     pb.LEASE_END_EXPIRED: LeaseEnd.EXPIRED,
@@ -39,6 +43,7 @@ _LOSSES = {
     LeaseEnd.EXPIRED: LossReason.EXPIRED,
     LeaseEnd.REVOKED: LossReason.REVOKED,
     LeaseEnd.SUPERSEDED: LossReason.SUPERSEDED,
+    LeaseEnd.RELEASED: LossReason.RELEASED,
 }
 
 _EVENTS = {
@@ -78,12 +83,51 @@ def token(value: int, what: str) -> int:
     return number
 
 
-def seconds(value: float | timedelta, what: str) -> float:
+def ttl(value: float | timedelta) -> float:
+    """Returns a TTL that a caller passed, in seconds. A server may be configured for others than those of the rule."""
+    return seconds(value, "ttl", _TTL_RULE)
+
+
+def wait(value: float | timedelta) -> float:
+    """Returns a wait that a caller passed, in seconds."""
+    return seconds(value, "wait", _WAIT_RULE)
+
+
+def seconds(value: float | timedelta, what: str, rule: str, longest: float = _SECONDS_MAX) -> float:
     """Returns a duration that a caller passed, in seconds."""
-    number = value.total_seconds() if isinstance(value, timedelta) else float(value)
-    if not 0 <= number <= _SECONDS_MAX:
-        raise ValueError(f"{what} must be from 0 to {_SECONDS_MAX:.0f} seconds, not {value!r}")
+    try:
+        # A text and a bool are mistakes, although Python can make a float of them.
+        number = value.total_seconds() if isinstance(value, timedelta) else float(value)
+        is_number = not isinstance(value, (str, bytes, bytearray, bool))
+    except (TypeError, ValueError):
+        number, is_number = 0.0, False
+    if not is_number:
+        raise TypeError(f"{what} must be {rule}, not {value!r}")
+    if not 0 <= number <= longest:
+        raise ValueError(f"{what} must be {rule}, not {value!r}")
     return number
+
+
+def timeout(value: float) -> float:
+    """Returns a timeout that a caller passed, in seconds. One that is over already is 0."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return max(value, 0.0)
+    raise TypeError(f"timeout must be a number of seconds, not {value!r}")
+
+
+def metadata(value: Mapping[str, str] | None) -> dict[str, str]:
+    """Returns the metadata that a caller passed."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"metadata must be a mapping of str to str, not {type(value).__name__}")
+    return {text(key, "a key of metadata"): text(it, f"metadata[{key!r}]") for key, it in value.items()}
+
+
+def callback(value: object, what: str) -> None:
+    """Checks a callback that a caller passed."""
+    if value is not None and not callable(value):
+        raise TypeError(f"{what} must be a function or None, not {type(value).__name__}")
 
 
 def duration(value: float) -> Duration:

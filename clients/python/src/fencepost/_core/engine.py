@@ -8,59 +8,66 @@ A session that still works is kept beside it until the new one keeps all leases.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from fencepost._core import timing
 from fencepost._core.acquire import Acquire
+from fencepost._core.events import Events
 from fencepost._core.failure import Failure, no_token, unsent
 from fencepost._core.kept import Kept
 from fencepost._core.lease import Lease
+from fencepost._core.outbox import Outbox
+from fencepost._core.overdue import Overdue
 from fencepost._core.port import Call, Port
 from fencepost._core.receive import receive
 from fencepost._core.release import Release
 from fencepost._core.renew import Alone
 from fencepost._core.session import Flow, Operation, Session
+from fencepost._core.silence import Silence
 from fencepost._core.timers import Timer, Timers
+from fencepost._core.unreached import Unreached
+from fencepost._core.validity import Reading
 from fencepost.errors import ClientClosed
-from fencepost.types import LossReason
+from fencepost.types import Loss, LossReason
 from fencepost.v1 import lock_pb2 as pb
 
 
 class Engine:
     """The state of one client."""
 
-    def __init__(self, port: Port, servers: int, retry_for: float) -> None:
+    def __init__(self, port: Port, servers: Sequence[str], retry_for: float) -> None:
         self.port = port
+        self.events = Events(port, servers)
         self.timers = Timers()
         self.retry_for = max(retry_for, timing.TRANSMISSION_MIN)
         self.flows: set[Flow] = set()
         """The requests that are not done."""
         self.kept = Kept()
+        self.random = random.random
         self.closed = False
-        self.last_failure = unsent("no connection in time")
+        self.unreached = Unreached(servers)
         self.current: Session | None = None
         self.previous: Session | None = None
         """A session that still works, until the current one keeps all leases."""
-        self._servers = servers
+        self._names = servers
+        self._servers = len(servers)
         self._server = 0
         self._tries = 0
         """Sessions opened since one worked."""
         self._has_opened = False
-        self._acquires: dict[Flow, None] = {}
-        self._urgent: dict[Flow, None] = {}
+        self._silence = Silence(self)
+        self._overdue = Overdue(self)
+        self._outbox = Outbox(self._silence.sent)
         self._opening: Timer | None = None
         self._lingering: Timer | None = None
-
-    @staticmethod
-    def random() -> float:
-        return random.random()
 
     # Requests
 
     def send(self, flow: Flow, now: float) -> None:
         """Transmits a request as soon as a session can take it."""
         self.flows.add(flow)
-        (self._acquires if flow.is_acquire else self._urgent)[flow] = None
+        self._outbox.add(flow)
         self._ensure(now)
         for session in self.sessions():
             self.port.wake(session)
@@ -68,12 +75,16 @@ class Engine:
     def done(self, flow: Flow) -> None:
         """A request needs nothing more."""
         self.flows.discard(flow)
-        self._acquires.pop(flow, None)
-        self._urgent.pop(flow, None)
+        self._outbox.remove(flow)
 
     def release(self, lease: Lease, now: float) -> None:
         """Releases a lease in the background."""
         self.start_release(lease, now, None)
+
+    def forget(self, lease: Lease, now: float) -> None:
+        """The lock of a lease was garbage collected."""
+        self.events.forgotten(lease)
+        self.release(lease, now)
 
     def start_release(self, lease: Lease, now: float, on_done: Callable[[], None] | None) -> Release:
         """Releases a lease. No renewal of it is sent after this."""
@@ -104,8 +115,8 @@ class Engine:
 
     def suspect(self, session: Session, now: float) -> None:
         """A session answers, but not well: another server may do better."""
-        if session is self.current and self._servers > 1 and now - session.opened > timing.MOVE_INTERVAL:
-            self._move(now)
+        if session is self.current and now - session.opened > timing.MOVE_INTERVAL:
+            self.move("it answers late", now)
 
     def called(self, call: Call, result: pb.AcquireResponse | Failure, sent: float, now: float) -> None:
         """A call was answered, or failed."""
@@ -121,24 +132,41 @@ class Engine:
     def keep(self, lease: Lease, now: float) -> None:
         """Renews a lease from now on. It is attached to a session already, or renewed alone."""
         is_faster = self.kept.add(lease)
-        self._watch_lease(lease)
+        self._overdue.watch(lease)
         if is_faster and self.current is not None:
             # Beats come faster from now on: silence counts from now.
             self.current.last_received = max(self.current.last_received, now)
-            self._watch_session(self.current, now)
+            self._silence.watch(self.current, now)
 
-    def lost(self, lease: Lease) -> None:
-        """A lease has ended without a release."""
+    def lose(self, lease: Lease, loss: Loss) -> bool:
+        """A lease has ended without a release. Returns whether that is news."""
+        if not lease.lose(loss):
+            return False
+        self.events.lost(lease, loss)
         self._drop(lease)
         for session in self.sessions():
             session.detach(lease)
             self.port.wake(session)
+        return True
 
-    def leave(self, lease: Lease) -> None:
+    def risk(self, lease: Lease, cause: str, now: float) -> None:
+        """A renewal of a lease has failed."""
+        if lease.risk():
+            self.events.at_risk(lease, cause, now)
+
+    def renewed(self, lease: Lease, reading: Reading) -> None:
+        """A renewal has arrived."""
+        was_at_risk = lease.at_risk
+        lease.renewed(reading)
+        self.kept.set_ttl(lease)
+        if was_at_risk and not lease.at_risk:
+            self.events.renewed_again(lease)
+
+    def leave(self, lease: Lease, now: float) -> None:
         """Gives up a lease that another process keeps: it is renewed no more, and lasts until the end that is known."""
         lease.given_up = True
         self.kept.give_up(lease)
-        lease.risk()
+        self.risk(lease, "another process keeps it", now)
 
     def keep_alone(self, session: Session, lease: Lease, now: float) -> None:
         """A session has no room for a lease."""
@@ -158,30 +186,9 @@ class Engine:
         if self.kept.remove(lease):
             self.timers.cancel(lease.timer)
 
-    def _watch_lease(self, lease: Lease) -> None:
-        due = lease.valid_until if lease.at_risk else lease.overdue_at()
-        lease.timer = self.timers.at(due, lambda now: self._check_lease(lease, now))
-
-    def _check_lease(self, lease: Lease, now: float) -> None:
-        if lease not in self.kept:
-            return
-        if self.expire(lease, now):
-            return
-        if now >= lease.overdue_at() and not lease.at_risk:
-            lease.risk()
-            # Beats arrive, renewals do not. If there is no other server, another session would be no better.
-            session = self.current
-            answered = session is not None and now - session.opened > timing.answer_timeout(lease.ttl)
-            if answered and self._servers > 1:
-                self._move(now)
-        self._watch_lease(lease)
-
     def expire(self, lease: Lease, now: float) -> bool:
         """Ends a lease whose validity is over by the clock. Returns whether it did."""
-        if not lease.expire(now):
-            return False
-        self.lost(lease)
-        return True
+        return now >= lease.valid_until and self.lose(lease, Loss(LossReason.SILENCE))
 
     # Sessions
 
@@ -201,7 +208,7 @@ class Engine:
         if not session.ended:
             session.connected, session.last_received = True, now
             self.timers.cancel(session.timer)
-            self._watch_session(session, now)
+            self._silence.watch(session, now)
             self.port.wake(session)
 
     def next(self, session: Session, now: float) -> pb.SessionRequest | None:
@@ -209,27 +216,22 @@ class Engine:
         if session.ended or not session.connected:
             return None
         self.timers.run(now)
+        current = self.current
+        chosen = current if current is not None and current.connected else self.previous
         return (
             session.next_detach()
             or session.next_cancel()
-            or self._next_urgent(session, now)
+            or (self._outbox.next_urgent(session, now) if session is chosen else None)
             or session.next_answer(now)
             or session.next_attach(now)
-            or self._next_acquire(session, now)
+            or (self._outbox.next_acquire(session, now) if session is current and not session.draining else None)
         )
-
-    def _next_urgent(self, session: Session, now: float) -> pb.SessionRequest | None:
-        chosen = self.current if self.current is not None and self.current.connected else self.previous
-        room = len(session.operations) - session.acquires < timing.RELEASES_MAX
-        return _pull(self._urgent, session, now) if session is chosen and room else None
-
-    def _next_acquire(self, session: Session, now: float) -> pb.SessionRequest | None:
-        takes = session is self.current and not session.draining and session.acquires < timing.ACQUIRES_MAX
-        return _pull(self._acquires, session, now) if takes else None
 
     def received(self, session: Session, response: pb.SessionResponse, now: float) -> None:
         """A message has arrived."""
-        session.last_received, session.answers = now, True
+        session.received(now)
+        self.unreached.works(session.server)
+        self.events.works(session.server)
         # A process that was paused past the end of a lease notices that first, and does not renew it.
         self.timers.run(now)
         if session.ended:
@@ -246,46 +248,73 @@ class Engine:
             if session is self.current:
                 self._tries += 1
                 self._next_server(session)
+                self.events.failed(session.server, "it drains", self._server)
                 self._ensure(now)
 
     def ended(self, session: Session, failure: Failure, now: float) -> None:
-        """A session ended, or could not be opened."""
+        """A session ended, or could not be opened. If it has a puzzle then, the driver looks for its cause."""
         if session.ended:
             return
         if session is self.current:
             self._tries += not session.answers
             self._next_server(session)
-        self.last_failure = failure
+        if session.connected and not (failure.permanent or failure.is_final):
+            failure = replace(failure, message=f"{self._names[session.server]}: {failure.message}")
+        elif failure.is_transient:
+            session.puzzle = failure
+        self.unreached.note(session.server, failure)
         self._end(session, failure, now)
+        if session.puzzle is None:
+            self._explained(session, failure, now)
+
+    def diagnosed(self, session: Session, failure: Failure, now: float) -> None:
+        """A look has shown why a session could not be connected."""
+        self.timers.run(now)
+        # A later session may have found the server well.
+        if not any(it.connected and it.server == session.server for it in self.sessions()):
+            self.unreached.diagnose(session.server, failure)
+            self._explained(session, failure, now)
+
+    def _explained(self, session: Session, failure: Failure, now: float) -> None:
+        self.events.failed(session.server, failure.message, self._server)
+        if self.unreached.is_hopeless:
+            # The next call tries again.
+            self._refuse(self.unreached.forget(), now)
 
     def _end(self, session: Session, failure: Failure, now: float) -> None:
         refused = not session.answers and failure.is_final
         operations = [it for it in session.close() if it.flow is not None]
         self.timers.cancel(session.timer)
+        self.timers.cancel(session.sign_timer)
         self.port.close(session)
         if session is self.previous:
             self.previous = None
         if session is self.current:
             self.current = None
-        if not refused:
-            failure = Failure("UNAVAILABLE", f"the session ended: {failure.message}", sent=failure.sent)
+        failure = (
+            replace(failure, sent=False) if refused else Failure("UNAVAILABLE", failure.message, sent=failure.sent)
+        )
         for operation in operations:
             if operation.flow is not None:
                 operation.flow.failed(failure, now)
         if refused:
-            # Nothing was done, and the next time will be the same.
-            for flow in [*self._acquires, *self._urgent]:
-                flow.failed(failure, now)
+            self._refuse(failure, now)
         self._ensure(now)
+
+    def _refuse(self, failure: Failure, now: float) -> None:
+        """Nothing was done, and the next time will be the same."""
+        for flow in self._outbox:
+            flow.failed(failure, now)
 
     def _next_server(self, session: Session) -> None:
         if session.server == self._server:
             self._server = (self._server + 1) % self._servers
 
-    def _move(self, now: float) -> None:
-        """Moves to the next server, although this session works."""
-        if self.current is not None and self._opening is None:
+    def move(self, why: str, now: float) -> None:
+        """Moves to the next server, if there is one, although this session works."""
+        if self.current is not None and self._opening is None and self._servers > 1:
             self._next_server(self.current)
+            self.events.failed(self.current.server, why, self._server)
             self._open(now)
 
     def _ensure(self, now: float) -> None:
@@ -322,7 +351,8 @@ class Engine:
 
     def _check_connected(self, session: Session, now: float) -> None:
         if not session.connected:
-            self.ended(session, unsent(f"no connection within {timing.CONNECT_TIMEOUT:g} s"), now)
+            why = f"{self._names[session.server]}: no connection within {timing.CONNECT_TIMEOUT:g} s"
+            self.ended(session, unsent(why), now)
 
     def _replaced(self, session: Session, now: float) -> None:
         self._end(session, Failure("UNAVAILABLE", "the session was replaced"), now)
@@ -334,20 +364,6 @@ class Engine:
             return
         if not self.kept or (current is not None and current.answers and current.keeps_all()):
             self._replaced(previous, now)
-
-    def _watch_session(self, session: Session, now: float) -> None:
-        """Silence means that the connection is dead."""
-        pace = self.kept.pace()
-        if session is not self.current or pace is None or not session.connected:
-            return
-        limit = timing.silence(pace) if session.answers else timing.answer_timeout(pace)
-        self.timers.cancel(session.timer)
-        if now - session.last_received > limit:
-            self.ended(session, Failure("UNAVAILABLE", f"the server was silent for {limit:g} s"), now)
-            return
-        session.timer = self.timers.at(
-            session.last_received + limit + timing.CLOCK_STEP, lambda now: self._watch_session(session, now)
-        )
 
     # The end
 
@@ -382,13 +398,3 @@ class Engine:
     @property
     def is_idle(self) -> bool:
         return not (self.kept or self.flows)
-
-
-def _pull(queue: dict[Flow, None], session: Session, now: float) -> pb.SessionRequest | None:
-    while queue:
-        flow = next(iter(queue))
-        del queue[flow]
-        message = session.send(flow, now)
-        if message is not None:
-            return message
-    return None

@@ -9,15 +9,18 @@ from google.protobuf.any_pb2 import Any
 from google.rpc import error_details_pb2 as details_pb2  # pyright: ignore[reportMissingTypeStubs]
 from google.rpc.code_pb2 import Code
 
-from fencepost._facts import ERROR_DOMAIN
+from fencepost._facts import ERROR_DOMAIN, NOT_FENCEPOST
 from fencepost.errors import FencepostError, FieldViolation, OutcomeUnknown, Refused, Unavailable
 from fencepost.v1 import lock_pb2 as pb
 
 # A call that ended so may have been applied, unless it was never sent. Repeat it with the same ids.
 _TRANSIENT = frozenset({"UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED"})
 
+# The reasons of UNAVAILABLE with which a server says that it did nothing.
+_NOTHING_DONE = frozenset({"STORE_UNAVAILABLE", "STORE_OVERLOADED", "TOO_LATE", "REQUEST_TOO_SLOW", "DRAINING"})
+
 # A session that ends so, before any message, would end so again. Other codes are those of a connection that broke.
-_FINAL = frozenset({"INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "FAILED_PRECONDITION"})
+_FINAL = frozenset({"INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "FAILED_PRECONDITION"})
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,13 @@ class Failure:
     """Whether a server may have received it."""
     cause: BaseException | None = None
     """The error of this process, if the call was not made."""
+    permanent: bool = False
+    """Whether this server cannot be called until somebody changes an address or a certificate."""
 
     @property
     def is_transient(self) -> bool:
         """Whether a retry may succeed."""
-        return self.code in _TRANSIENT
+        return self.code in _TRANSIENT and not self.permanent
 
     @property
     def is_final(self) -> bool:
@@ -47,7 +52,17 @@ class Failure:
     @property
     def is_outcome_unknown(self) -> bool:
         """Whether the server may have applied the call."""
-        return self.sent and self.is_transient
+        return self.sent and self.is_transient and not self.did_nothing
+
+    @property
+    def did_nothing(self) -> bool:
+        """Whether the server says that it did nothing, although a retry may succeed."""
+        return self.code == "UNAVAILABLE" and self.reason in _NOTHING_DONE
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a call ended without an answer: a server gives a reason."""
+        return self.code in _TRANSIENT and not self.reason and not self.permanent
 
     @property
     def is_session_full(self) -> bool:
@@ -63,8 +78,9 @@ class Failure:
 
     def error(self) -> FencepostError:
         """Returns the error of a call that failed so, and is not retried."""
-        if not self.sent and self.is_transient:
-            unavailable = Unavailable(self.code, self.reason, f"no server could be reached: {self.message}")
+        if self.code in _TRANSIENT and not self.is_outcome_unknown:
+            text = self.message if self.did_nothing else f"no server could be reached: {self.message}"
+            unavailable = Unavailable(text, self.reason)
             unavailable.__cause__ = self.cause
             return unavailable
         refused = Refused(self.code, self.reason, self.message, self.violations)
@@ -75,6 +91,16 @@ class Failure:
 def unsent(message: str) -> Failure:
     """Returns the failure of something that no server received."""
     return Failure("UNAVAILABLE", message, sent=False)
+
+
+def unsuitable(address: object, text: str) -> Failure:
+    """Returns the failure of a server that cannot be called until somebody changes its address or a certificate."""
+    return Failure("UNAVAILABLE", f"{address}{text}", sent=False, permanent=True)
+
+
+def not_fencepost(address: object) -> Failure:
+    """Returns the failure of a server that answered UNIMPLEMENTED."""
+    return Failure("UNIMPLEMENTED", f"{address} {NOT_FENCEPOST}", sent=False, permanent=True)
 
 
 def no_token(why: str) -> Failure:

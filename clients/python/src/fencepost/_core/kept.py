@@ -34,6 +34,12 @@ class Kept:
         self._ttls[lease.ttl] = self._ttls.get(lease.ttl, 0) + 1
         return pace is None or lease.ttl < pace
 
+    def set_ttl(self, lease: Lease) -> None:
+        """The TTL of a lease has turned out to be longer: a repeated answer tells less of it."""
+        if self._leases.get(lease) not in (None, lease.ttl):
+            self.give_up(lease)
+            self.add(lease)
+
     def give_up(self, lease: Lease) -> None:
         """Keeps a lease until the end that is known. The server's beats are not for it any more."""
         ttl, self._leases[lease] = self._leases[lease], None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from fencepost._core.timers import Timer
 from fencepost._core.validity import Reading, overdue_at
-from fencepost.types import Loss, LossReason
+from fencepost.types import Loss
 from fencepost.v1 import lock_pb2 as pb
 
 
@@ -84,24 +84,22 @@ class Lease:
             self.valid_until = until
             self.at_risk = False
 
-    def risk(self) -> None:
-        """A renewal failed."""
-        if not self.is_over and not self.at_risk:
-            self.at_risk = True
-            if self.on_at_risk is not None:
-                self.on_at_risk()
-
-    def expire(self, now: float) -> bool:
-        """Ends the lease if its validity is over by the clock. Returns whether that is news."""
-        if self.is_over or now < self.valid_until:
+    def risk(self) -> bool:
+        """A renewal failed. Returns whether that is news."""
+        if self.is_over or self.at_risk:
             return False
-        self.lose(Loss(LossReason.SILENCE))
+        self.at_risk = True
+        if self.on_at_risk is not None:
+            self.on_at_risk()
         return True
 
-    def lose(self, loss: Loss) -> None:
-        if not self.is_over:
-            self.lost = loss
-            self._end()
+    def lose(self, loss: Loss) -> bool:
+        """Ends the lease. Returns whether that is news."""
+        if self.is_over:
+            return False
+        self.lost = loss
+        self._end()
+        return True
 
     def release(self) -> None:
         """The holder gives it back, lost or not."""

@@ -7,12 +7,13 @@ import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 from fencepost._core import address, failure
 from fencepost._core.address import Address
-from fencepost._core.convert import text
+from fencepost._core.convert import seconds, text
 from fencepost._facts import (
     DEFAULT_SERVER,
     ENVIRONMENT_CA,
@@ -61,7 +62,7 @@ class Options:
     servers: tuple[Address, ...]
     holder: str
     tls: Tls
-    token: AsyncToken | None
+    token: AsyncToken | None = field(repr=False)  # a secret
     retry_for: float
 
     def read_tls(self) -> TlsFiles:
@@ -89,19 +90,20 @@ def check(
     holder: str | None,
     tls: Tls | None,
     token: AsyncToken | None,
-    retry_for: float,
+    retry_for: float | timedelta,
     environment: Mapping[str, str] = os.environ,
 ) -> Options:
     """Checks the options and fills in what is not given."""
     if servers is None:
         servers = environment.get(ENVIRONMENT_SERVER) or DEFAULT_SERVER
     addresses = address.parse_list(servers)
-    if not 0 <= retry_for <= _RETRY_FOR_MAX:
-        raise ValueError(f"retry_for must be from 0 to {_RETRY_FOR_MAX} seconds, not {retry_for!r}")
+    retry_seconds = seconds(retry_for, "retry_for", f"from 0 to {_RETRY_FOR_MAX} seconds", _RETRY_FOR_MAX)
     if holder is None:
         holder = default_holder()
     elif len(text(holder, "holder").encode()) > HOLDER_BYTES_MAX:
         raise ValueError(f"the holder has {len(holder.encode())} bytes, the maximum is {HOLDER_BYTES_MAX}")
+    if tls is not None and not isinstance(tls, Tls):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"tls must be a Tls, not {type(tls).__name__}")
     plain = [it for it in addresses if not it.tls]
     if tls is not None and (outside := [it for it in plain if not it.path]):
         raise ValueError(f"TLS files are given, but {outside[0]} is an address without TLS: write https://{outside[0]}")
@@ -112,7 +114,7 @@ def check(
     files = tls or Tls(*(environment.get(it) or None for it in (ENVIRONMENT_CA, ENVIRONMENT_CERT, ENVIRONMENT_KEY)))
     if (files.cert_file is None) != (files.key_file is None):
         raise ValueError("cert_file and key_file belong together: give both, or neither")
-    options = Options(addresses, holder, files, token, retry_for)
+    options = Options(addresses, holder, files, token, retry_seconds)
     if len(plain) < len(addresses):
         options.read_tls()
     return options

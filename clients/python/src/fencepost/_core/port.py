@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from fencepost._core.events import Log
 from fencepost._core.failure import Failure
 from fencepost._core.session import Session
 from fencepost.v1 import lock_pb2 as pb
@@ -28,12 +29,13 @@ class Call:
         self.timeout = timeout
 
 
-class Port(Protocol):
+class Port(Log, Protocol):
     """These calls must neither block nor call the engine."""
 
     def open(self, session: Session) -> None:
         """Get the token and report :meth:`Engine.connects`; then connect, and report :meth:`Engine.connected`, received
-        messages, and :meth:`Engine.ended`.
+        messages, and :meth:`Engine.ended`. If the session has a ``puzzle`` then, find out why, and
+        report :meth:`Engine.diagnosed`.
         """
         ...
 

@@ -40,8 +40,10 @@ def _answered(engine: Engine, session: Session, response: pb.SessionResponse, no
 
 def _waiting(engine: Engine, session: Session, response: pb.SessionResponse, now: float) -> None:
     operation = session.operations.get(response.operation)
-    if operation is not None and operation.flow is not None:
-        operation.flow.waiting(response.waiting.ahead)
+    if operation is not None:
+        session.waits(operation)
+        if operation.flow is not None:
+            operation.flow.waiting(response.waiting.ahead)
 
 
 def _beat(engine: Engine, session: Session, response: pb.SessionResponse, now: float) -> None:
@@ -50,17 +52,19 @@ def _beat(engine: Engine, session: Session, response: pb.SessionResponse, now: f
 
 
 def _attached(engine: Engine, session: Session, response: pb.SessionResponse, now: float) -> None:
-    _renew(session, response.attached.leases, None, now)
+    _renew(engine, session, response.attached.leases, None, now)
 
 
 def _renewed(engine: Engine, session: Session, response: pb.SessionResponse, now: float) -> None:
     sent = session.answer_sent(response.renewed.beat)
     # A renewal that quotes a forgotten answer is too old to be useful.
     if sent is not None:
-        _renew(session, response.renewed.leases, sent, now)
+        _renew(engine, session, response.renewed.leases, sent, now)
 
 
-def _renew(session: Session, groups: Iterable[pb.RenewedLeases], answered: float | None, now: float) -> None:
+def _renew(
+    engine: Engine, session: Session, groups: Iterable[pb.RenewedLeases], answered: float | None, now: float
+) -> None:
     for group in groups:
         ttl = from_duration(group.ttl)
         for handle in group.handles:
@@ -68,7 +72,7 @@ def _renew(session: Session, groups: Iterable[pb.RenewedLeases], answered: float
             if confirmed is not None:
                 lease, attached = confirmed
                 sent = attached if answered is None else answered
-                lease.renewed(Reading(sent, now, 0.0, ttl))
+                engine.renewed(lease, Reading(sent, now, 0.0, ttl))
 
 
 def _lost(engine: Engine, session: Session, response: pb.SessionResponse, now: float) -> None:
@@ -76,15 +80,14 @@ def _lost(engine: Engine, session: Session, response: pb.SessionResponse, now: f
     lease = session.lease(message.handle)
     session.take(message.handle)
     if lease is not None:
-        lease.lose(loss(message.end, message.successor_token))
-        engine.lost(lease)
+        engine.lose(lease, loss(message.end, message.successor_token))
 
 
 def _at_risk(engine: Engine, session: Session, response: pb.SessionResponse, now: float) -> None:
     for handle in response.at_risk.handles:
         lease = session.lease(handle)
         if lease is not None:
-            lease.risk()
+            engine.risk(lease, "the server cannot reach its store", now)
 
 
 def _detached(engine: Engine, session: Session, response: pb.SessionResponse, now: float) -> None:
@@ -101,7 +104,7 @@ def _detached(engine: Engine, session: Session, response: pb.SessionResponse, no
         engine.port.wake(session)
     else:
         # Twice means that another process keeps the lease. It stays valid until the end that is known.
-        engine.leave(lease)
+        engine.leave(lease, now)
 
 
 def _draining(engine: Engine, session: Session, response: pb.SessionResponse, now: float) -> None:

@@ -30,6 +30,7 @@ class Release:
         self.result: Released | None = None
         self.error: FencepostError | None = None
         self._engine = engine
+        self._is_background = on_done is None
         self._request = pb.ReleaseRequest(lock_name=lease.name, lease_id=lease.lease_id)
         self._handle = handle
         """The handle of the lease on the session that releases it, if it was attached there."""
@@ -72,7 +73,9 @@ class Release:
         self._not_in_flight()
         self._handle = 0
         self._last = failure
-        if failure.is_transient:
+        if failure.is_transient or failure.permanent:
+            if failure.permanent:
+                self._report(None, failure.error())
             self._engine.send(self, now)
         else:
             self._finish(None, failure.error())
@@ -86,7 +89,7 @@ class Release:
         self._report(None, self._unknown())
 
     def _unknown(self) -> OutcomeUnknown:
-        error = (self._last or self._engine.last_failure).error()
+        error = (self._last or self._engine.unreached.failure()).error()
         return error if isinstance(error, OutcomeUnknown) else OutcomeUnknown(error)
 
     def _late(self, now: float) -> None:
@@ -109,6 +112,8 @@ class Release:
         self._finish(None, self._unknown())
 
     def _finish(self, result: Released | None, error: FencepostError | None) -> None:
+        if error is not None and self._is_background:
+            self._engine.events.not_released(self._request.lock_name, error)
         self._not_in_flight()
         self._engine.timers.cancel(self._timer)
         self._engine.timers.cancel(self._caller)
@@ -118,5 +123,6 @@ class Release:
     def _report(self, result: Released | None, error: FencepostError | None) -> None:
         on_done, self._on_done = self._on_done, None
         if on_done is not None:
+            self._is_background = True
             self.result, self.error = result, error
             on_done()

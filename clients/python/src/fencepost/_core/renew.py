@@ -46,10 +46,9 @@ class Renew:
         answer = response.renew
         if response.HasField("renew") and answer.outcome == pb.RenewResponse.OUTCOME_RENEWED:
             held_for, ttl = from_duration(answer.held_for), from_duration(answer.ttl)
-            self._lease.renewed(Reading(operation.sent, now, held_for, ttl))
+            self._engine.renewed(self._lease, Reading(operation.sent, now, held_for, ttl))
         elif response.HasField("renew") and answer.outcome == pb.RenewResponse.OUTCOME_LOST:
-            self._lease.lose(loss(answer.end, answer.successor_token))
-            self._engine.lost(self._lease)
+            self._engine.lose(self._lease, loss(answer.end, answer.successor_token))
         self._finish(now)
 
     def failed(self, failure: Failure, now: float) -> None:

@@ -6,7 +6,8 @@ import uuid
 from collections.abc import Mapping
 from datetime import timedelta
 
-from fencepost._core.convert import duration, seconds, text, token
+from fencepost._core import convert
+from fencepost._core.convert import duration, text, token
 from fencepost._facts import REQUEST_BYTES_MAX
 from fencepost.errors import Refused
 from fencepost.v1 import lock_pb2 as pb
@@ -18,7 +19,7 @@ _BYTES_MAX = REQUEST_BYTES_MAX - 32
 
 def acquire(
     name: str,
-    ttl: float | timedelta,
+    ttl: float | timedelta | None,
     wait: float | timedelta,
     holder: str,
     metadata: Mapping[str, str] | None,
@@ -29,12 +30,10 @@ def acquire(
     request = pb.AcquireRequest(
         lock_name=text(name, "name"),
         holder=text(holder, "holder"),
-        ttl=duration(seconds(ttl, "ttl")),
-        wait_timeout=duration(seconds(wait, "wait")),
-        request_id="" if request_id is None else str(uuid.UUID(str(request_id))),
-        metadata={
-            text(key, "a key of metadata"): text(it, f"metadata[{key!r}]") for key, it in (metadata or {}).items()
-        },
+        ttl=None if ttl is None else duration(convert.ttl(ttl)),
+        wait_timeout=duration(convert.wait(wait)),
+        request_id="" if request_id is None else _uuid(request_id),
+        metadata=convert.metadata(metadata),
         min_token=token(min_token, "min_token"),
     )
     size = request.ByteSize()
@@ -42,6 +41,13 @@ def acquire(
         message = f"the request has {size} bytes, the maximum is {_BYTES_MAX}: shorten its fields"
         raise Refused("INVALID_ARGUMENT", "INVALID_FIELD", message)
     return request
+
+
+def _uuid(value: str | uuid.UUID) -> str:
+    try:
+        return str(uuid.UUID(str(value)))
+    except ValueError:
+        raise ValueError(f"request_id must be a UUID, not {value!r}") from None
 
 
 def check_token(name: str, fencing_token: int) -> pb.CheckTokenRequest:

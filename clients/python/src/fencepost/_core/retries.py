@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from fencepost._core import timing
 from fencepost._core.failure import Failure
+from fencepost._core.unreached import Unreached
 
 
 class Servers:
     """The server that calls prefer: the one that last worked."""
 
-    def __init__(self, count: int) -> None:
-        self._count = count
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        self._count = len(names)
         self.preferred = 0
 
     def failed(self, server: int) -> None:
@@ -27,18 +30,27 @@ class Retries:
         self._servers = servers
         self._until = now + retry_for
         self._tries = 0
+        self._unreached = Unreached(servers.names)
 
     def limit(self, now: float) -> float:
-        """Returns how long the next transmission may take, in seconds."""
-        return min(timing.CALL_TIMEOUT, max(self._until - now, timing.TRANSMISSION_MIN))
+        """Returns how long the next transmission may take, in seconds. The first one may meet a dead connection."""
+        return self._at_most(timing.CALL_TIMEOUT if self._tries else timing.SIGN_TIMEOUT, now)
+
+    def token_limit(self, now: float) -> float:
+        """Returns how long the function for the token may take, in seconds."""
+        return self._at_most(timing.TOKEN_TIMEOUT, now)
+
+    def _at_most(self, limit: float, now: float) -> float:
+        return min(limit, max(self._until - now, timing.TRANSMISSION_MIN))
 
     def failed(self, server: int, failure: Failure, now: float) -> float:
         """Returns the pause before the next transmission; raises the error if there is none."""
-        if not failure.is_transient:
+        if not (failure.is_transient or failure.permanent):
             raise failure.error()
         self._servers.failed(server)
+        self._unreached.note(server, failure)
         pause = max(timing.retry_pause(self._tries, random.random()), failure.retry_delay)
         self._tries += 1
-        if now + pause >= self._until:
-            raise failure.error()
+        if self._unreached.is_hopeless or now + pause >= self._until:
+            raise (failure if failure.did_nothing else self._unreached.failure()).error()
         return pause

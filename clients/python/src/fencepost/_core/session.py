@@ -52,7 +52,7 @@ class Flow(Protocol):
 class Operation:
     """A transmission without an answer."""
 
-    __slots__ = ("flow", "handle", "number", "sent", "session")
+    __slots__ = ("flow", "handle", "is_waiting", "number", "sent", "session")
 
     def __init__(self, session: Session, flow: Flow, number: int, handle: int, sent: float) -> None:
         self.session = session
@@ -60,6 +60,7 @@ class Operation:
         """None once the flow has given up on this transmission."""
         self.number = number
         self.handle = handle
+        self.is_waiting = False
         self.sent = sent
 
 
@@ -88,6 +89,14 @@ class Session:
         self.ended = False
         self.timer: Timer | None = None
         """The engine's next look at it: whether it is connected, then whether it is silent."""
+        self.puzzle: Failure | None = None
+        """Its failure to connect, if a probe may tell more."""
+        self.unanswered_since: float | None = None
+        """Since when nothing has arrived although a request needs an answer."""
+        self.sign_timer: Timer | None = None
+        """The next look at that."""
+        self._waiting = 0
+        """The requests in flight of which the server has said that they wait."""
         self.operations: dict[int, Operation] = {}
         self.acquires = 0
         self._attached: dict[int, _Attachment] = {}
@@ -185,8 +194,25 @@ class Session:
         flow.sent(operation)
         return message
 
+    def received(self, now: float) -> None:
+        """A message has arrived."""
+        self.last_received, self.answers = now, True
+        if self.unanswered_since is not None:
+            self.unanswered_since = now if len(self.operations) > self._waiting else None
+
+    def waits(self, operation: Operation) -> None:
+        """The server has said that a request waits."""
+        self._waiting += not operation.is_waiting
+        operation.is_waiting = True
+        if len(self.operations) == self._waiting:
+            self.unanswered_since = None
+
     def answered(self, number: int) -> Operation | None:
         operation = self.operations.pop(number, None)
+        if operation is not None:
+            self._waiting -= operation.is_waiting
+        if len(self.operations) == self._waiting:
+            self.unanswered_since = None
         if operation is not None and operation.flow is not None:
             self.acquires -= operation.flow.is_acquire
         return operation

@@ -8,6 +8,7 @@ from fencepost._facts import (
     RECONNECT_FIRST_MS,
     RECONNECT_MAX_MS,
     RETRY_FIRST_MS,
+    RETRY_FOR_MS,
     RETRY_MAX_MS,
     SILENCE_DIVISOR,
 )
@@ -21,10 +22,16 @@ TOKEN_TIMEOUT = 5.0
 CALL_TIMEOUT = 5.0
 """How long one transmission may take, in addition to the wait that it asks for."""
 
+SIGN_TIMEOUT = 3.0
+"""How long a session may be silent after a transmission: servers answer at once, if only that the request waits."""
+
+PROBE_TIMEOUT = 1.0
+"""How long a look at a server that could not be called may take."""
+
 TRANSMISSION_MIN = 0.1
 """How long the last transmission of a call may take at least."""
 
-RETRY_FOR = 10.0
+RETRY_FOR = RETRY_FOR_MS / 1000
 """How long a call is retried, in addition to its wait, unless the client says otherwise."""
 
 LINGER = LINGER_MS / 1000

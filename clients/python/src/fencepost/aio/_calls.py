@@ -8,13 +8,15 @@ from types import TracebackType
 
 import grpc.aio
 
-from fencepost._channel import CHECK_TOKEN, GET, LIST, WATCH, Metadata, Method, RequestT, ResponseT
+from fencepost._channel import CHECK_TOKEN, GET, LIST, WATCH, Metadata, Method, RequestT, ResponseT, unreached
 from fencepost._core import convert, requests
 from fencepost._core.clock import now
 from fencepost._core.failure import Failure, unsent
 from fencepost._core.options import Options
 from fencepost._core.retries import Retries, Servers
-from fencepost.aio._tasks import bearer, call_failure, open_channel
+from fencepost._kept_channels import Kept, KeptChannels
+from fencepost._probe import look
+from fencepost.aio._tasks import bearer, call_failure, in_thread, open_channel
 from fencepost.errors import ClientClosed, Refused
 from fencepost.types import Event, EventKind, LockInfo, TokenCheck
 from fencepost.v1 import lock_pb2 as pb
@@ -25,8 +27,9 @@ class Calls:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.servers = Servers(len(options.servers))
-        self._channels: dict[int, grpc.aio.Channel] = {}
+        self.servers = Servers([str(it) for it in options.servers])
+        self._channels = KeptChannels(lambda server: open_channel(options, options.servers[server]))
+        self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def get(self, name: str) -> LockInfo:
@@ -48,17 +51,30 @@ class Calls:
 
     async def close(self) -> None:
         self._closed = True
-        channels, self._channels = self._channels, {}
-        for channel in channels.values():
+        for channel in self._channels.close():
             await channel.close()
 
-    def channel(self, server: int) -> grpc.aio.Channel:
-        """Returns the channel to a server. Raises Refused if a file of TLS cannot be read."""
-        if self._closed:
-            raise ClientClosed
-        if server not in self._channels:
-            self._channels[server] = open_channel(self.options, self.options.servers[server])
-        return self._channels[server]
+    def take(self, server: int) -> Kept[grpc.aio.Channel]:
+        """Returns the channel to a server, to be given back. Raises Refused if a file of TLS cannot be read."""
+        return self._channels.take(server)
+
+    def give_back(self, server: int, kept: Kept[grpc.aio.Channel], failure: Failure | None) -> None:
+        """Ends the use of a channel. It is not used again unless the server has answered on it."""
+        channel = self._channels.give_back(server, kept, failure is None or not failure.is_broken)
+        if channel is not None:
+            closing = asyncio.get_running_loop().create_task(channel.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def explained(self, server: int, failure: Failure) -> Failure:
+        """Returns the failure of a call, and looks at the server if it did not answer."""
+        address = self.options.servers[server]
+        found: asyncio.Future[Failure | None] = asyncio.get_running_loop().create_future()
+        if failure.is_broken:
+            in_thread(lambda: look(self.options, address), lambda it: None if found.done() else found.set_result(it))
+        else:
+            found.set_result(None)
+        return await found or unreached(address, failure)
 
     async def _call(self, method: Method[RequestT, ResponseT], request: RequestT) -> ResponseT:
         """Calls one server after another until one answers."""
@@ -66,13 +82,27 @@ class Calls:
         while True:
             server = self.servers.preferred
             try:
-                metadata = await bearer(self.options, retries.limit(now()))
-                call = self.channel(server).unary_unary(method.path, method.serialize, method.deserialize)
-                return await call(request, timeout=retries.limit(now()), metadata=metadata)
+                return await self._transmit(server, method, request, retries)
             except (grpc.aio.AioRpcError, Refused) as error:
                 if self._closed:
                     raise ClientClosed from None
-                await asyncio.sleep(retries.failed(server, call_failure(error), now()))
+                failure = await self.explained(server, call_failure(error))
+                await asyncio.sleep(retries.failed(server, failure, now()))
+
+    async def _transmit(
+        self, server: int, method: Method[RequestT, ResponseT], request: RequestT, retries: Retries
+    ) -> ResponseT:
+        metadata = await bearer(self.options, retries.token_limit(now()))
+        kept = self.take(server)
+        failure = None
+        try:
+            call = kept.channel.unary_unary(method.path, method.serialize, method.deserialize)
+            return await call(request, timeout=retries.limit(now()), metadata=metadata)
+        except grpc.aio.AioRpcError as error:
+            failure = call_failure(error)
+            raise
+        finally:
+            self.give_back(server, kept, failure)
 
 
 class Watch:
@@ -86,6 +116,7 @@ class Watch:
         self._request = pb.WatchRequest(prefix=convert.text(prefix, "prefix"))
         self._closed = False
         self._server = 0
+        self._kept: Kept[grpc.aio.Channel] | None = None
         self._stream: grpc.aio.UnaryStreamCall[pb.WatchRequest, pb.WatchResponse] | None = None
 
     async def __aenter__(self) -> Watch:
@@ -120,10 +151,17 @@ class Watch:
         self._closed = True
         if self._stream is not None:
             self._stream.cancel()
+        self._give_back(None)
+
+    def _give_back(self, failure: Failure | None) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            self._calls.give_back(self._server, kept, failure)
 
     async def _reopen(self, failure: Failure) -> Event:
         if self._closed:
             raise StopAsyncIteration
+        self._give_back(failure)
         self._calls.servers.failed(self._server)
         if not failure.is_transient:
             raise failure.error()
@@ -137,13 +175,15 @@ class Watch:
         while not self._closed:
             server = self._server = calls.servers.preferred
             try:
-                metadata = await bearer(calls.options, retries.limit(now()))
-                failure = await self._start(calls.channel(server), metadata)
+                metadata = await bearer(calls.options, retries.token_limit(now()))
+                self._kept = calls.take(server)
+                failure = await self._start(self._kept.channel, metadata)
             except (grpc.aio.AioRpcError, Refused) as error:
                 failure = call_failure(error)
             if failure is None:
                 return
-            await asyncio.sleep(retries.failed(server, failure, now()))
+            self._give_back(failure)
+            await asyncio.sleep(retries.failed(server, await calls.explained(server, failure), now()))
 
     async def _start(self, channel: grpc.aio.Channel, metadata: Metadata) -> Failure | None:
         """Starts the stream. Returns why it did not start, or None."""

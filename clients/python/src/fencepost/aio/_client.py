@@ -9,16 +9,13 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from types import TracebackType
 
-from fencepost._core import options, requests, timing
+from fencepost._core import convert, options, requests, timing
 from fencepost._core.options import AsyncToken, Tls
-from fencepost._facts import DEFAULT_TTL_MS
 from fencepost.aio._calls import Calls, Watch
 from fencepost.aio._lock import Lock
 from fencepost.aio._tasks import Driver
 from fencepost.errors import Contended
 from fencepost.types import LockInfo, Loss, TokenCheck
-
-_TTL = DEFAULT_TTL_MS / 1000
 
 
 class Client:
@@ -37,7 +34,7 @@ class Client:
         holder: str | None = None,
         tls: Tls | None = None,
         token: AsyncToken | None = None,
-        retry_for: float = timing.RETRY_FOR,
+        retry_for: float | timedelta = timing.RETRY_FOR,
     ) -> None:
         """
         Args:
@@ -54,8 +51,9 @@ class Client:
                 it waits for a lock: 0 to 86,400.
 
         Raises:
-            ValueError: an address or another argument is invalid.
+            ValueError, TypeError: an address or another argument is invalid.
             OSError: a file of TLS cannot be read.
+            Refused: gevent or eventlet has patched the threads of this process, and calls would hang.
         """
         self._options = options.check(servers, holder, tls, token, retry_for)
         self._driver = Driver(self._options)
@@ -67,7 +65,7 @@ class Client:
         self,
         name: str,
         *,
-        ttl: float | timedelta = _TTL,
+        ttl: float | timedelta | None = None,
         wait: float | timedelta = 0,
         holder: str | None = None,
         metadata: Mapping[str, str] | None = None,
@@ -99,7 +97,7 @@ class Client:
         self,
         name: str,
         *,
-        ttl: float | timedelta = _TTL,
+        ttl: float | timedelta | None = None,
         wait: float | timedelta = 0,
         holder: str | None = None,
         metadata: Mapping[str, str] | None = None,
@@ -114,8 +112,9 @@ class Client:
 
         Args:
             name: The name of the lock: 1 to 512 bytes without control characters.
-            ttl: How long the lease lasts without a renewal, in seconds: 1 s to 24 h. The lock of a process that dies is
-                free after this time. At least three times the longest pause that the process must survive.
+            ttl: How long the lease lasts without a renewal, in seconds: 1 s to 24 h. Default: that of the server, 30 s
+                unless it is configured otherwise. The lock of a process that dies is free after this time. At least
+                three times the longest pause that the process must survive.
             wait: How long to wait for the lock, in seconds: 0 (do not wait) to 1 h.
             holder: The label for this lock, in place of the client's.
             metadata: Shown with the holder: at most 4 KiB.
@@ -130,12 +129,14 @@ class Client:
             Contended: the lock is not free, and ``wait`` is 0.
             TimedOut: the lock was not free within ``wait``.
             OutcomeUnknown: the lock may have been granted; it is being withdrawn in the background.
-            Unavailable: no server could be reached.
+            Unavailable: nothing was done, try later: no server could be reached, or each one that answered said so.
             Refused: the server refused the request; its fields say why.
             LockLost: the lock was granted, but its validity was over before the answer arrived.
             ClientClosed: the client was closed, or this process was forked after it was made.
         """
         label = self._options.holder if holder is None else holder
+        convert.callback(on_lost, "on_lost")
+        convert.callback(on_at_risk, "on_at_risk")
         request = requests.acquire(name, ttl, wait, label, metadata, request_id, min_token)
         acquired = await self._driver.acquire(request)
         if acquired.lease is None:
@@ -147,7 +148,7 @@ class Client:
         self,
         name: str,
         *,
-        ttl: float | timedelta = _TTL,
+        ttl: float | timedelta | None = None,
         holder: str | None = None,
         metadata: Mapping[str, str] | None = None,
         on_lost: Callable[[Loss], None] | None = None,
@@ -189,7 +190,7 @@ class Client:
         """
         if self._driver.forked:
             return
-        await self._driver.shut(timeout)
+        await self._driver.shut(convert.timeout(timeout))
         await self._calls.close()
 
     async def __aenter__(self) -> Client:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import warnings
 from collections.abc import Callable
@@ -10,9 +11,10 @@ from functools import partial
 from types import TracebackType
 
 from fencepost._core.clock import now
+from fencepost._core.events import write
 from fencepost._core.lease import Lease
 from fencepost._core.outcome import known_end, lost_at_exit, lost_error
-from fencepost.aio._tasks import Driver, logger
+from fencepost.aio._tasks import Driver
 from fencepost.errors import FencepostError, LockLost
 from fencepost.types import LeaseEnd, Loss, Released
 
@@ -131,7 +133,7 @@ class Lock:
             released = await self.release()
         except FencepostError as failure:
             # The work is done, and was protected. The lease ends by its TTL at the latest.
-            logger.warning("%s is not released yet: %s", self.name, failure)
+            write(logging.WARNING, f"{self.name} is not released yet: {failure}", {"lock": self.name})
         lost = lost_at_exit(lost, released)
         if lost is None or interrupted or (isinstance(error, LockLost) and error.token == self.token):
             return
@@ -146,7 +148,7 @@ class Lock:
         lease = getattr(self, "_lease", None)
         if lease is not None and not lease.is_over:
             warnings.warn(f"lock {lease.name!r} was never released", ResourceWarning, stacklevel=2, source=self)
-            self._driver.drop(lease)
+            self._driver.forget(lease)
 
 
 class _Body:

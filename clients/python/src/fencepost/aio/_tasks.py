@@ -6,7 +6,11 @@ import asyncio
 import inspect
 import logging
 import os
-from collections.abc import Coroutine
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
 
 import grpc
 import grpc.aio
@@ -21,7 +25,7 @@ from fencepost._channel import (
     rpc_failure,
     session_failure,
 )
-from fencepost._core import failure, timing
+from fencepost._core import events, failure, timing
 from fencepost._core.acquire import Acquire
 from fencepost._core.address import Address
 from fencepost._core.clock import now
@@ -31,28 +35,32 @@ from fencepost._core.options import Options
 from fencepost._core.port import Call
 from fencepost._core.release import Release
 from fencepost._core.session import Session
+from fencepost._greenlets import check_asyncio
+from fencepost._probe import Looks
 from fencepost.errors import ClientClosed, Refused
 from fencepost.v1 import lock_pb2 as pb
 
-logger = logging.getLogger("fencepost")
-
 # Timers of asyncio do not count suspend: this bounds the time in which a lease that ended meanwhile is noticed.
 _SLEEP_MAX = 1.0
+
+ResultT = TypeVar("ResultT")
 
 
 class Driver:
     """Runs the engine of one client, in the event loop that first uses it."""
 
     def __init__(self, options: Options) -> None:
+        check_asyncio()
         self.options = options
         self._pid = os.getpid()
-        self._engine = Engine(self, len(options.servers), options.retry_for)
+        self._engine = Engine(self, [str(it) for it in options.servers], options.retry_for)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._streams: dict[Session, _Stream] = {}
         self._calls: dict[Call, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self.looks = Looks(options)
 
     # The port of the engine
 
@@ -78,6 +86,10 @@ class Driver:
         if task is not None:
             task.cancel()
 
+    def log(self, level: int, text: str, fields: dict[str, object]) -> None:
+        if self._loop is not None:
+            self._loop.call_soon(events.write, level, text, fields)
+
     # Requests
 
     @property
@@ -88,7 +100,10 @@ class Driver:
         return os.getpid() != self._pid
 
     def check_use(self) -> None:
-        """Raises an error in a child process or in another event loop: the connections belong to the first one."""
+        """Raises an error in a child process or in another event loop: the connections belong to the first one. And
+        where calls would hang.
+        """
+        check_asyncio()
         if self.forked:
             raise ClientClosed(FORKED)
         loop = asyncio.get_running_loop()
@@ -137,11 +152,11 @@ class Driver:
             self._changed()
         return False
 
-    def drop(self, lease: Lease) -> None:
+    def forget(self, lease: Lease) -> None:
         """Releases a lease whose lock was garbage collected, in whatever thread."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._release, lease)
+            loop.call_soon_threadsafe(self._forget, lease)
 
     def drop_client(self) -> None:
         """Closes the session of a client that was garbage collected."""
@@ -162,9 +177,10 @@ class Driver:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _release(self, lease: Lease) -> None:
-        self._engine.release(lease, now())
-        self._changed()
+    def _forget(self, lease: Lease) -> None:
+        if not lease.released:
+            self._engine.forget(lease, now())
+            self._changed()
 
     def _close(self) -> None:
         self._engine.close(now())
@@ -188,6 +204,15 @@ class Driver:
     def ended(self, session: Session, why: failure.Failure) -> None:
         self._engine.ended(session, why, now())
         self._changed()
+
+    def look(self, session: Session, why: failure.Failure) -> None:
+        """Looks why a session could not be connected. It has ended, and the next one may be open already."""
+        in_thread(partial(self.looks.look, session.server, why), partial(self._diagnosed, session))
+
+    def _diagnosed(self, session: Session, found: failure.Failure | None) -> None:
+        if found is not None:
+            self._engine.diagnosed(session, found, now())
+            self._changed()
 
     def next(self, session: Session) -> pb.SessionRequest | None:
         message = self._engine.next(session, now())
@@ -266,11 +291,13 @@ class _Stream:
             why = failure.of_preparation(error)
         except asyncio.CancelledError:
             why = failure.Failure("UNAVAILABLE", "the session was closed")
-        except Exception as error:
-            logger.exception("the session failed")
+        except Exception as error:  # noqa: BLE001 - reported, and the next session may do better
+            events.write(logging.ERROR, "the session failed", trace=True)
             why = failure.Failure("UNAVAILABLE", repr(error))
         finally:
             self._driver.ended(self._session, why)
+            if self._session.puzzle is not None:
+                self._driver.look(self._session, self._session.puzzle)
 
     async def _read(self) -> failure.Failure:
         """Reads the session. Returns why it ended."""
@@ -312,6 +339,18 @@ class _Stream:
                     await call.write(message)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             pass  # the reader gets the status
+
+
+def in_thread(run: Callable[[], ResultT], then: Callable[[ResultT], object]) -> None:
+    """Runs what blocks in a daemon thread, which holds up no end of a process, and the rest in the event loop."""
+    loop = asyncio.get_running_loop()
+
+    def work() -> None:
+        result = run()
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(then, result)
+
+    threading.Thread(target=work, name="fencepost-probe", daemon=True).start()
 
 
 def open_channel(options: Options, address: Address) -> grpc.aio.Channel:

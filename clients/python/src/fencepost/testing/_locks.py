@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fencepost._core.convert import duration, from_duration
+from fencepost._facts import DEFAULT_TTL_MS
 from fencepost.v1 import lock_pb2 as pb
+
+_TTL = DEFAULT_TTL_MS / 1000
 
 
 class Stream(Protocol):
@@ -159,7 +162,7 @@ class Locks:
 
     def _grant(self, waiter: Waiter) -> None:
         request = waiter.request
-        name, now, ttl = request.lock_name, time.monotonic(), from_duration(request.ttl)
+        name, now, ttl = request.lock_name, time.monotonic(), from_duration(request.ttl) or _TTL
         self._token = self.newest[name] = max(self._token + 1, request.min_token)
         lease = Lease(request, self._token, ttl, now, now + ttl, waiter.stream, waiter.handle)
         self.leases[name] = lease

@@ -1,0 +1,217 @@
+"""The errors of all clients have the same names and texts."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.engine import World, end
+from support.processes import Redis, Server
+
+import fencepost
+from fencepost import Client, Contended, Holder, LockLost, LossReason, TimedOut, _facts, aio
+from fencepost._core.failure import Failure
+
+HELD = (Holder("worker-1", 7, "grant", None, None, None),)
+TWO = (*HELD, Holder("worker-2", 8, "grant", None, None, None))
+UNNAMED = (Holder("", 7, "grant", None, None, None),)
+
+
+@pytest.mark.parametrize(
+    ("holders", "text"),
+    [
+        (HELD, "is held by worker-1, 2 waiting"),
+        (TWO, "is held by worker-1 and worker-2, 2 waiting"),
+        (UNNAMED, "is held, 2 waiting"),
+        ((), "is being offered to the next waiter, 2 waiting"),
+    ],
+)
+def test_who_holds_it(holders: tuple[Holder, ...], text: str) -> None:
+    assert str(Contended("orders/42", holders, 2)) == f"orders/42 {text}"
+    assert str(TimedOut("orders/42", holders, 2)) == f"timed out waiting for orders/42: it {text}"
+
+
+@pytest.mark.parametrize("reason", LossReason)
+def test_how_it_was_lost(reason: LossReason) -> None:
+    why = getattr(_facts, f"LOST_{reason.name}")
+    assert str(LockLost("a", 7, reason)) == f"a (token 7) is lost: {why}"
+    assert str(LockLost("a", 7, reason, 9)) == f"a (token 7) is lost: {why}; token 9 holds it now"
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind", "text"),
+    [
+        (
+            Failure("UNAVAILABLE", "a:1: gone", sent=False),
+            fencepost.Unavailable,
+            "no server could be reached: a:1: gone",
+        ),
+        (Failure("UNAVAILABLE", "it drains", "DRAINING"), fencepost.Unavailable, "it drains"),
+        (Failure("UNAVAILABLE", "no store", "STORE_UNAVAILABLE"), fencepost.Unavailable, "no store"),
+        (
+            Failure("UNAVAILABLE", "perhaps", "OUTCOME_UNKNOWN"),
+            fencepost.OutcomeUnknown,
+            "outcome unknown: perhaps (OUTCOME_UNKNOWN)",
+        ),
+        (Failure("UNAVAILABLE", "cut"), fencepost.OutcomeUnknown, "outcome unknown: cut"),
+        (Failure("INVALID_ARGUMENT", "too long", "INVALID_FIELD"), fencepost.Refused, "too long (INVALID_FIELD)"),
+        (Failure("PERMISSION_DENIED", "not you"), fencepost.Refused, "not you"),
+        (
+            Failure("INTERNAL", ""),
+            fencepost.Refused,
+            "the server refused the call with INTERNAL and without a message",
+        ),
+    ],
+)
+def test_what_a_failure_is(failure: Failure, kind: type[Exception], text: str) -> None:
+    error = failure.error()
+    assert type(error) is kind
+    assert str(error) == text
+    assert str(pickle.loads(pickle.dumps(error))) == text
+    if isinstance(error, fencepost.Unavailable):
+        assert not isinstance(error, fencepost.Refused)
+        assert error.reason == failure.reason
+
+
+def test_a_server_that_did_nothing_leaves_nothing_unknown() -> None:
+    world = World(retry_for=0.2)
+    acquire = world.acquire()
+    world.connect()
+    for _ in range(10):
+        for request in world.sent():
+            world.fail(request, 14, "STORE_UNAVAILABLE")
+        world.pass_time(0.1)
+    error = end(acquire)
+    assert isinstance(error, fencepost.Unavailable)
+    assert error.reason == "STORE_UNAVAILABLE"
+    assert not world.engine.flows, "there is nothing to withdraw"
+
+
+async def test_a_store_that_is_away(tmp_path: Path, redis: Redis, name: str) -> None:
+    with Server(tmp_path / "a", "--store", redis.url) as server:
+        with Client(server.address) as client:
+            client.acquire(name).release()
+        redis.pause()
+        # Longer than the server takes to say so.
+        with Client(server.address, retry_for=4) as client:
+            for call in (client.get, client.acquire):
+                with pytest.raises(fencepost.Unavailable, match="the store") as failed:
+                    call(name)
+                assert _facts.REASONS[failed.value.reason] == "UNAVAILABLE"
+        async with aio.Client(server.address, retry_for=4) as async_client:
+            for async_call in (async_client.get, async_client.acquire):
+                with pytest.raises(fencepost.Unavailable, match="the store") as failed:
+                    await async_call(name)
+                assert _facts.REASONS[failed.value.reason] == "UNAVAILABLE"
+        redis.resume()
+
+
+ARGUMENTS: list[tuple[dict[str, Any], str]] = [
+    ({"wait": None}, "wait must be from 0 to 3600 seconds, not None"),
+    ({"wait": "5"}, "wait must be from 0 to 3600 seconds, not '5'"),
+    ({"wait": -1}, "wait must be from 0 to 3600 seconds, not -1"),
+    ({"ttl": True}, "ttl must be from 1 to 86400 seconds, not True"),
+    ({"ttl": -1}, "ttl must be from 1 to 86400 seconds, not -1"),
+    ({"ttl": float("nan")}, "ttl must be from 1 to 86400 seconds, not nan"),
+    ({"metadata": ["a"]}, "metadata must be a mapping of str to str, not list"),
+    ({"on_lost": 5}, "on_lost must be a function or None, not int"),
+    ({"on_at_risk": "f"}, "on_at_risk must be a function or None, not str"),
+    ({"request_id": "no uuid"}, "request_id must be a UUID, not 'no uuid'"),
+    ({"holder": 5}, "holder must be a str, not int"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "text"), ARGUMENTS)
+async def test_an_argument_of_an_acquire(arguments: dict[str, Any], text: str) -> None:
+    with Client("127.0.0.1:1") as client, pytest.raises((TypeError, ValueError)) as failed:
+        client.acquire("a", **arguments)
+    assert str(failed.value) == text
+    async with aio.Client("127.0.0.1:1") as async_client:
+        with pytest.raises((TypeError, ValueError)) as failed:
+            await async_client.acquire("a", **arguments)
+    assert str(failed.value) == text
+
+
+@pytest.mark.parametrize("make", [Client, aio.Client])
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"servers": 5}, "servers must be an address or a list of addresses, not int"),
+        ({"servers": b"a:1"}, "servers must be an address or a list of addresses, not bytes"),
+        ({"servers": ["a:1", None]}, "a server must be a str, not NoneType"),
+        ({"retry_for": None}, "retry_for must be from 0 to 86400 seconds, not None"),
+        ({"retry_for": 100_000}, "retry_for must be from 0 to 86400 seconds, not 100000"),
+        ({"tls": "ca.pem"}, "tls must be a Tls, not str"),
+        ({"token": 5}, "the token must be a str, not int"),
+        ({"holder": 5}, "holder must be a str, not int"),
+    ],
+)
+def test_an_argument_of_a_client(make: Callable[..., object], arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises((TypeError, ValueError)) as failed:
+        make(**arguments)
+    assert str(failed.value) == text
+
+
+async def test_the_timeout_of_a_close() -> None:
+    with pytest.raises(TypeError, match="timeout must be a number of seconds, not None"):
+        Client("127.0.0.1:1").close(None)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="timeout must be a number of seconds, not '1'"):
+        await aio.Client("127.0.0.1:1").close("1")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+
+
+async def test_nothing_shows_a_lease_id(server: Server, name: str) -> None:
+    async with aio.Client(server.address) as async_client:
+        with Client(server.address, token="secret") as client:
+            lock = client.acquire(name)
+            async_lock = await async_client.acquire(f"{name}/aio")
+            shown = [repr(lock), str(lock), repr(async_lock), repr(client), repr(async_client), f"{vars(client)}"]
+            assert shown[0] == f"<fencepost.Lock {name!r} token={lock.token} held>"
+            assert shown[2] == f"<fencepost.aio.Lock {name + '/aio'!r} token={async_lock.token} held>"
+            assert shown[3] == f"<fencepost.Client {server.address}>"
+            assert shown[4] == f"<fencepost.aio.Client {server.address}>"
+            for text in shown:
+                assert lock._lease.lease_id not in text
+                assert async_lock._lease.lease_id not in text
+                assert "secret" not in text
+            lock.release()
+            await async_lock.release()
+            assert repr(lock).endswith("released>")
+
+
+def test_the_version() -> None:
+    from importlib.metadata import version
+
+    assert fencepost.__version__ == version("fencepost")
+
+
+async def test_no_ttl_is_sent_unless_one_is_named(tmp_path: Path, name: str) -> None:
+    with Server(tmp_path, "--ttl-max", "4s") as server, Client(server.address) as client:
+        with client.lock(name) as lock:
+            assert lock.remaining() <= 4
+            assert client.get(name).holders[0].ttl == 4
+            assert not lock.lost.wait(5)
+        async with aio.Client(server.address) as async_client, async_client.lock(name) as async_lock:
+            assert async_lock.remaining() <= 4
+            assert async_lock.valid()
+        with pytest.raises(fencepost.Refused, match="INVALID_FIELD"):
+            client.acquire(name, ttl=5)
+
+
+def test_a_repeated_answer_does_not_tell_the_ttl() -> None:
+    world = World()
+    acquire = world.acquire(ttl=None)
+    world.connect()
+    first = world.send_one()
+    assert not first.acquire.request.HasField("ttl")
+    world.engine.ended(world.session, Failure("UNAVAILABLE", "cut"), world.now)
+    world.connect()
+    again = world.send_one()
+    world.grant(again, ttl=3.0)
+    assert acquire.lease is None
+    renewal = world.send_one()
+    world.renew(renewal, 30.0)
+    assert acquire.lease is not None
+    assert acquire.lease.ttl == world.engine.kept.pace() == 30.0
