@@ -66,6 +66,20 @@ pub(super) fn name(holder: &str) -> &str {
     if holder.is_empty() { "a holder without a label" } else { holder }
 }
 
+/// Text that others chose, for a terminal or a log: characters that are not seen (of control, of the direction of
+/// writing, spaces of other kinds) are escaped, as in `\u{202e}`. A text without them stays as it is, quotes and
+/// backslashes included.
+pub(super) fn visible(text: &str) -> String {
+    let escaped = |part: &str| match part.strip_suffix(KEPT) {
+        Some(rest) => format!("{}{}", rest.escape_debug(), &part[rest.len()..]),
+        None => part.escape_debug().to_string(),
+    };
+    text.split_inclusive(KEPT).map(escaped).collect()
+}
+
+/// What [`str::escape_debug`] escapes although it can be seen.
+const KEPT: [char; 3] = ['\'', '"', '\\'];
+
 /// How a lease ended; the text follows "the lease".
 pub(super) fn end(end: LeaseEnd) -> &'static str {
     match end {
@@ -119,6 +133,17 @@ mod tests {
         assert_eq!(held("orders/42", &holders[..1], 1), format!("{text}; 1 waiter"));
         assert_eq!(held("orders/42", &holders, 3), both);
         assert_eq!(held("orders/42", &[], 0), "orders/42 is being offered to the next waiter");
+    }
+
+    #[test]
+    fn characters_that_are_not_seen_are_escaped_and_nothing_else() {
+        for plain in ["", "orders/42", r#"it's "a" \ b"#, "日本語 café", "cafe\u{301}", "🦀"] {
+            assert_eq!(visible(plain), plain);
+        }
+        assert_eq!(visible("a\u{202e}b\u{2066}c\u{200b}"), r"a\u{202e}b\u{2066}c\u{200b}");
+        assert_eq!(visible("a\n\r\t\0\u{1b}[2J\u{9b}\u{7f}"), r"a\n\r\t\0\u{1b}[2J\u{9b}\u{7f}");
+        assert_eq!(visible("\u{feff}\u{ad}\u{2028}\u{a0}"), r"\u{feff}\u{ad}\u{2028}\u{a0}");
+        assert_eq!(visible(&visible("'\u{202e}'")), visible("'\u{202e}'"), "once is enough");
     }
 
     #[test]

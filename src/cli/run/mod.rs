@@ -2,10 +2,14 @@
 
 mod group;
 mod guard;
+mod process;
 mod signals;
 mod stderr;
+mod stopping;
 mod supervise;
 mod terminal;
+#[cfg_attr(not(target_os = "linux"), path = "no_tree.rs")]
+mod tree;
 
 use super::{
     acquiring,
@@ -26,6 +30,10 @@ use terminal::Terminal;
 
 /// How long a failed call is retried: long enough for a restart of the server.
 pub(super) const RETRY_FOR: Duration = Duration::from_secs(5);
+
+/// Said once, before the command can leave processes behind.
+const OUT_OF_REACH: &str = "this system does not let run find all processes that the command starts: run stops the \
+    command's process group only, and what leaves it (timeout, setsid, a nested run) may run on without the lock";
 
 /// What to run, and under which lock.
 #[derive(Args, Clone, Debug)]
@@ -88,12 +96,24 @@ async fn locked(client: &Client, args: &RunArgs, signals: &mut Signals) -> Resul
             return Err(failure);
         }
     };
+    if !group.reaches_descendants() {
+        stderr.write_message(WARNING, OUT_OF_REACH);
+    }
     let outcome = Supervisor::new(lock.held(), &mut group, signals, &terminal, &stderr).run().await;
-    release(lock, &stderr).await;
+    // The supervisor has written the message of a failure.
     match outcome {
-        Outcome::Exited(status) => Ok(status),
-        // The supervisor has written the message.
-        Outcome::LeaseLost => Err(Failure::silent(LEASE_LOST)),
+        Outcome::Exited(status) => {
+            release(lock, &stderr).await;
+            Ok(status)
+        }
+        Outcome::LeaseLost => {
+            release(lock, &stderr).await;
+            Err(Failure::silent(LEASE_LOST))
+        }
+        Outcome::StillRuns => {
+            lock.detach();
+            Err(Failure::silent(LEASE_LOST))
+        }
     }
 }
 
@@ -109,13 +129,7 @@ fn start(args: &RunArgs, lock: &Lock, terminal: &Terminal) -> Result<Group, Fail
         .env("FENCEPOST_GRANT_ID", lock.grant_id())
         // The command must not see the secret of another lease.
         .env_remove("FENCEPOST_LEASE_ID");
-    let mut group = Group::start(&mut command)?;
-    terminal.give_to(group.id());
-    if let Err(error) = group.watch() {
-        group.kill();
-        return Err(Failure::new(UNAVAILABLE, format!("cannot watch the command: {error}")));
-    }
-    Ok(group)
+    Group::start(&mut command, |leader| terminal.give_to(leader))
 }
 
 /// Releases the lock if the lease is still valid. Returns whether it was held until then. A failure is reported.

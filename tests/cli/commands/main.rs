@@ -20,6 +20,8 @@ mod redis;
 mod refusals;
 mod run;
 mod run_danger;
+mod run_descendants;
+mod run_refused;
 mod screen;
 mod serve;
 mod status;
