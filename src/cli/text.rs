@@ -34,6 +34,7 @@ pub(super) fn to_wire(span: Duration) -> prost_types::Duration {
 
 /// The holders of a lock, the time left, and the number of waiters.
 pub(super) fn held(lock_name: &str, holders: &[LockHolder], waiters: u32) -> String {
+    let lock_name = visible(lock_name);
     let who = match holders {
         [] => format!("{lock_name} is being offered to the next waiter"),
         _ => format!("{lock_name} is held by {}", list(holders.iter().map(holder))),
@@ -50,8 +51,8 @@ pub(super) fn holder(holder: &LockHolder) -> String {
     let left = span(from_wire(holder.expires_in.as_ref()));
     match holder.fencing_token {
         // A classic client has no token, and its key may have no TTL.
-        0 if holder.expires_in.is_none() => format!("{}, without a TTL", holder.holder),
-        0 => format!("{} for another {left}", holder.holder),
+        0 if holder.expires_in.is_none() => format!("{}, without a TTL", visible(&holder.holder)),
+        0 => format!("{} for another {left}", visible(&holder.holder)),
         token => format!("{} (token {token}) for another {left}", name(&holder.holder)),
     }
 }
@@ -62,8 +63,8 @@ pub(super) fn list(items: impl IntoIterator<Item = impl ToString>) -> String {
 }
 
 /// The label of a holder, or a text for a holder without one.
-pub(super) fn name(holder: &str) -> &str {
-    if holder.is_empty() { "a holder without a label" } else { holder }
+pub(super) fn name(holder: &str) -> String {
+    if holder.is_empty() { "a holder without a label".to_owned() } else { visible(holder) }
 }
 
 /// Text that others chose, for a terminal or a log: characters that are not seen (of control, of the direction of
@@ -86,8 +87,9 @@ pub(super) fn end(end: LeaseEnd) -> &'static str {
         LeaseEnd::Released => "was released",
         LeaseEnd::Expired => "expired",
         LeaseEnd::Revoked => "was revoked",
-        LeaseEnd::Superseded => "ended, and another lease has been granted since",
-        LeaseEnd::Unknown | LeaseEnd::Unspecified => {
+        // Superseded only adds that there is a lease now, which the token of the successor tells: the server knows no
+        // more of a lease that ended a while ago than of one that never existed.
+        LeaseEnd::Superseded | LeaseEnd::Unknown | LeaseEnd::Unspecified => {
             "is not known to the server: it ended a while ago, or never existed"
         }
     }
