@@ -61,9 +61,14 @@ impl TlsArgs {
 }
 
 impl ServerArgs {
-    /// Whether the command line or the variable names a server. If not, the default address is used.
-    pub(crate) fn is_given(&self) -> bool {
-        !self.server.is_empty() || in_environment().is_some()
+    /// Whether the command line names a server. If not, the variable or the default address is used.
+    pub(crate) fn is_on_command_line(&self) -> bool {
+        !self.server.is_empty()
+    }
+
+    /// The first of the servers only.
+    pub(crate) fn first(&self) -> Self {
+        Self { server: self.addresses().into_iter().take(1).collect(), tls: self.tls.clone() }
     }
 
     /// The settings for `https://` servers.

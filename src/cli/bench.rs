@@ -4,6 +4,7 @@ use super::{
     args::{TlsArgs, duration},
     connect::unusable,
     exit::{Failure, NO, SIGNAL},
+    look,
 };
 use clap::{
     ArgGroup, Args,
@@ -14,35 +15,44 @@ use fencepost_client::{Client, ServerAddress};
 use std::{ffi::OsString, io::Write, path::PathBuf, time::Duration};
 use tokio::signal::unix::{SignalKind, signal};
 
-pub(super) const LONG_ABOUT: &str = "\
+/// The help of the command: its lines fit into this many columns.
+pub(super) fn long_about(width: usize) -> String {
+    let workloads = WORKLOADS.map(|(name, text)| look::hanging(&format!("  {name:<7}  "), text, width));
+    format!("{PURPOSE}\n\nWorkloads:\n{}\n\n{FIGURES}", workloads.join("\n"))
+}
+
+const PURPOSE: &str = "\
 Measure a server, and baselines in the same run
 
-Drives running servers (--server), or starts servers (--store). In the same run it measures baselines and prints the
-ratios to them: a plain tonic server that answers the same messages and does nothing (tonic echo) and, with --store
-redis or --redis, clients that use Redis directly: the classic recipe (through a deadpool pool, or over one multiplexed
-connection), its retry loop, and watchdogs that renew each lease by its own timer.
+Drives running servers (--server), or starts servers (--store). In the same run it measures baselines and prints \
+the ratios to them: a plain tonic server that answers the same messages and does nothing (tonic echo) and, with \
+--store redis or --redis, clients that use Redis directly: the classic recipe (through a deadpool pool, or over one \
+multiplexed connection), its retry loop, and watchdogs that renew each lease by its own timer.
 
-Server and baselines are measured --rounds times for --duration, with new processes each time. The median round is
-reported; for max_us the largest round; for operations, errors and inversions the sum. Use an optimised build on an idle
-machine.
+Server and baselines are measured --rounds times for --duration, with new processes each time. The median round is \
+reported; for max_us the largest round; for operations, errors and inversions the sum. Use an optimised build on an \
+idle machine.";
 
-Workloads:
-  pairs    acquire and release, each client with its own lock; latencies of the pair, and of its acquire
-  handoff  all clients queue for one lock and release it at once; latencies of the wait
-  idle     the cost of waiters on a lock that is never released
-  hold     leases kept alive on streams (some are never renewed if --duration is shorter than --ttl / 3)
-  wake     one holder, one waiter: latency from sending the release to the grant
+const WORKLOADS: [(&str, &str); 5] = [
+    ("pairs", "acquire and release, each client with its own lock; latencies of the pair, and of its acquire"),
+    ("handoff", "all clients queue for one lock and release it at once; latencies of the wait"),
+    ("idle", "the cost of waiters on a lock that is never released"),
+    ("hold", "leases kept alive on streams (some are never renewed if --duration is shorter than --ttl / 3)"),
+    ("wake", "one holder, one waiter: latency from sending the release to the grant"),
+];
 
-handoff counts inversions: grants that came after the grant of another client, although that client sent its call only
-when this call had arrived (arrival of the answer minus held_for: the latest possible time). inversion_max_us is the
-largest gap. passed_on_per_s counts hand-offs to a client other than the last holder.
+const FIGURES: &str = "\
+handoff counts inversions: grants that came after the grant of another client, although that client sent its call \
+only when this call had arrived (arrival of the answer minus held_for: the latest possible time). inversion_max_us \
+is the largest gap. passed_on_per_s counts hand-offs to a client other than the last holder.
 
-In handoff and wake the tonic echo makes one round trip after another, which is the fastest possible hand-off; in idle
-it keeps the calls open.
+In handoff and wake the tonic echo makes one round trip after another, which is the fastest possible hand-off; in \
+idle it keeps the calls open.
 
-Figures: rates per second; latencies in microseconds; CPU in seconds per 100,000 operations, or in percent of one core;
-memory in bytes above that of the process without the workload; evalsha and commands per replica (commands include those
-inside scripts). A dash means that a figure is not available, such as the CPU of a server on another machine.";
+Figures: rates per second; latencies in microseconds; CPU in seconds per 100,000 operations, or in percent of one \
+core; memory in bytes above that of the process without the workload; evalsha and commands per replica (commands \
+include those inside scripts). A dash means that a figure is not available, such as the CPU of a server on another \
+machine.";
 
 /// Selects every workload.
 const ALL: &str = "all";

@@ -1,5 +1,6 @@
 //! Exit codes, and the failure that carries an exit code and its message.
 
+use super::look::hanging;
 use std::{fmt, io};
 
 /// Success.
@@ -27,28 +28,43 @@ pub const NOT_FOUND: u8 = 127;
 /// Terminated by a signal: this plus the number of the signal.
 pub const SIGNAL: u8 = 128;
 
-/// The table that `--help` and the manual show.
-pub const TABLE: &str = "\
-Exit codes:
-    0  success; run: the exit status of the command
-    1  the answer is no: renew or release of a lease that has ended, check-token of a token that is not current,
-       force-release that changed nothing; hold: the lock was not released; doctor: a check found an error;
-       bench: no operation succeeded; health, status: a server is not ready; serve: the server cannot listen, or
-       failed later; quorum create, replace, rebuild: refused, such as for a Redis that is in use; quorum status: locks
-       have no majority
-    2  invalid command line
-   64  the server refused the request as malformed, or an argument is invalid
-   69  no server answered, the server could not carry out the call, or the outcome is unknown;
-       doctor, quorum: a Redis cannot be reached; quorum replace: the new Redis did not get all locks;
-       quorum rebuild: a Redis changed meanwhile
-   70  run, hold: the lease was lost; run: the command was stopped because the lease was about to end
-   74  the output could not be written
-   75  the lock was not acquired: it is held, the wait timed out, the request has ended, or too many calls wait;
-       watch: too many streams
-   78  serve: the configuration is invalid; doctor, quorum: a file for TLS cannot be used
-  126  run: the command cannot be executed
-  127  run: the command was not found
-128+n  terminated by signal n; run: the command was terminated by signal n";
+/// What each code means, for `--help` and the manual.
+const MEANINGS: [(&str, &str); 12] = [
+    ("0", "success; run: the exit status of the command"),
+    (
+        "1",
+        "the answer is no: renew or release of a lease that has ended, check-token of a token that is not \
+         current, force-release that changed nothing; hold: the lock was not released; doctor: a check found \
+         an error; bench: no operation succeeded; health, status: a server is not ready; serve: the server \
+         cannot listen, or failed later; quorum create, replace, rebuild: refused, such as for a Redis that \
+         is in use; quorum status: locks have no majority",
+    ),
+    ("2", "invalid command line"),
+    ("64", "the server refused the request as malformed, or an argument is invalid; drain: no server is named"),
+    (
+        "69",
+        "no server answered, the server could not carry out the call, or the outcome is unknown; doctor, \
+         quorum: a Redis cannot be reached; quorum replace: the new Redis did not get all locks; quorum \
+         rebuild: a Redis changed meanwhile",
+    ),
+    ("70", "run, hold: the lease was lost; run: the command was stopped because the lease was about to end"),
+    ("74", "the output could not be written"),
+    (
+        "75",
+        "the lock was not acquired: it is held, the wait timed out, the request has ended, or too many calls \
+         wait; watch: too many streams",
+    ),
+    ("78", "serve: the configuration is invalid; doctor, quorum: a file for TLS cannot be used"),
+    ("126", "run: the command cannot be executed"),
+    ("127", "run: the command was not found"),
+    ("128+n", "terminated by signal n; run: the command was terminated by signal n"),
+];
+
+/// The table that `--help` and the manual show, in lines that fit into this many columns.
+pub fn table(width: usize) -> String {
+    let rows = MEANINGS.map(|(code, meaning)| hanging(&format!("{code:>5}  "), meaning, width));
+    format!("Exit codes:\n{}", rows.join("\n"))
+}
 
 /// The reason for an exit code other than 0.
 #[derive(Debug, PartialEq, Eq)]

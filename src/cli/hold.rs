@@ -16,8 +16,8 @@ use fencepost_client::{Lock, Status};
 /// The lock to hold.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\
-hold renews the lease until it gets a signal (Ctrl-C, TERM or HUP), releases the lock, and exits with 0. If the lease is
-lost, it exits with 70 at once.")]
+hold renews the lease until it gets a signal (Ctrl-C, TERM or HUP), releases the lock, and exits with 0. If the \
+lease is lost, it exits with 70 at once.")]
 pub(crate) struct HoldArgs {
     /// Name of the lock
     name: String,
@@ -55,7 +55,7 @@ async fn keep(lock: Lock, signals: &mut Signals) -> Result<(), Failure> {
     let stderr = Stderr::new();
     let name = lock.name().to_owned();
     // In a thread: a blocked stdout must not delay renewals.
-    let text = format!("holding {name} (token {})", lock.token());
+    let text = format!("holding {} (token {})", text::visible(&name), lock.token());
     let mut printing = tokio::task::spawn_blocking(move || print(&text));
     let mut printed = false;
     let (mut lost, mut changes) = (Box::pin(lock.lost()), lock.status_changes());

@@ -1,10 +1,11 @@
 //! Colours and line breaks of text for people, as clap has them: colours on a terminal, unless `NO_COLOR` is set or the
 //! terminal has none; lines that fit into its width. Pipes and files get plain text in whole lines.
 
+use super::text;
 use anstream::{AutoStream, ColorChoice, stream::RawStream};
 use anstyle::{AnsiColor, Style};
 use std::{io, os::fd::AsFd};
-use terminal_size::{Width, terminal_size_of};
+use terminal_size::{Width, terminal_size, terminal_size_of};
 use textwrap::{Options, WordSeparator, WordSplitter};
 
 /// Of errors.
@@ -18,6 +19,9 @@ pub(super) const HEADING: Style = Style::new().bold();
 
 /// A terminal narrower than this many columns gets whole lines, which it breaks itself.
 const WIDTH_MIN: usize = 20;
+
+/// The columns of help on a wide terminal, and in a pipe.
+pub(super) const HELP_WIDTH_MAX: usize = 100;
 
 /// How text looks on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,14 +66,29 @@ impl Look {
         }
     }
 
-    /// A message of this program for stderr, with the end of its line.
+    /// A message of this program for stderr, with the end of its line. It may contain what others chose: names, holders,
+    /// the words of a server.
     pub(super) fn message(self, style: Style, text: &str) -> String {
         const PROGRAM: &str = "fencepost:";
-        let lines = self.wrap(&format!("{PROGRAM} {text}"), "  ");
+        let text: Vec<_> = text.lines().map(text::visible).collect();
+        let lines = self.wrap(&format!("{PROGRAM} {}", text.join("\n")), "  ");
         // The name is first, whatever the width.
         let rest = lines.strip_prefix(PROGRAM).unwrap_or(&lines);
         format!("{}{rest}\n", self.paint(style, PROGRAM))
     }
+}
+
+/// The columns of help: those of the terminal, as far as lines of this length are easy to read.
+pub(super) fn help_width() -> usize {
+    let variable = || std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let columns = terminal_size().map(|(Width(columns), _)| usize::from(columns)).or_else(variable);
+    columns.filter(|columns| *columns >= WIDTH_MIN).map_or(HELP_WIDTH_MAX, |columns| columns.min(HELP_WIDTH_MAX))
+}
+
+/// A text in lines of this many columns, the first after this beginning, the others below the text.
+pub(super) fn hanging(beginning: &str, text: &str, width: usize) -> String {
+    let below = " ".repeat(columns(beginning));
+    textwrap::fill(text, options(width).initial_indent(beginning).subsequent_indent(&below))
 }
 
 /// Breaks a text between words into lines of this many columns. Words that are longer are broken as well.
@@ -122,5 +141,10 @@ mod tests {
         assert_eq!(cell("user@host:1 and other", 12), ["user@host:1", "and other"]);
         assert_eq!(cell("orders/1234567890", 10), ["orders/123", "4567890"]);
         assert_eq!((columns("ab"), columns("日本")), (2, 4));
+    }
+
+    #[test]
+    fn a_hanging_text_stays_below_its_beginning() {
+        assert_eq!(hanging("  0  ", "all is well", 12), "  0  all is\n     well");
     }
 }

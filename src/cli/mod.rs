@@ -7,6 +7,7 @@ mod acquiring;
 mod args;
 mod bench;
 mod calls;
+mod complete;
 mod connect;
 mod docs;
 mod doctor;
@@ -16,6 +17,7 @@ mod hold;
 mod json;
 mod look;
 mod port_file;
+mod question;
 mod quorum;
 mod run;
 mod serve;
@@ -31,7 +33,8 @@ use std::{io, process::ExitCode};
 
 /// Locks with fencing tokens: server and command line.
 #[derive(Debug, Parser)]
-#[command(name = "fencepost", version, about, after_long_help = exit::TABLE)]
+#[command(name = "fencepost", version, about, term_width = look::help_width())]
+#[command(after_long_help = exit::table(look::help_width()))]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -73,7 +76,7 @@ enum Command {
     #[command(subcommand)]
     Quorum(quorum::QuorumCommand),
     /// Measure a server, and baselines in the same run
-    #[command(long_about = bench::LONG_ABOUT)]
+    #[command(long_about = bench::long_about(look::help_width()))]
     Bench(Box<bench::BenchArgs>),
     /// Serve the tonic echo, a baseline of bench
     #[command(hide = true)]
@@ -86,6 +89,9 @@ enum Command {
         /// Shell
         shell: clap_complete::Shell,
     },
+    /// Print the lock names that may follow the words of a command line
+    #[command(hide = true)]
+    CompleteNames(complete::CompleteArgs),
     /// Print the manual page as roff: fencepost man | man -l -
     Man {
         /// Command, for the manual page of that command
@@ -144,6 +150,7 @@ impl Cli {
             }
             Command::BenchChild(args) => return Err(bench::child(&args)),
             Command::Completions { shell } => docs::completions(shell, &mut io::stdout().lock())?,
+            Command::CompleteNames(args) => complete::names(args).await?,
             Command::Man { command } => docs::man(command.as_deref(), &mut io::stdout().lock())?,
         }
         Ok(exit::OK)

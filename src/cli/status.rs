@@ -23,9 +23,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// The servers to ask.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\
-Each server is asked whether it is ready (gRPC health) and where it keeps its locks (memory or redis). Leases and
-waiters are counted by listing the locks, over the first server that answers: they are those of all servers that share
-the store. Exit codes: 0 all servers are ready and the store answers; 1 not all; 69 no server answers.")]
+Each server is asked whether it is ready (gRPC health) and where it keeps its locks (memory or redis). Leases and \
+waiters are counted by listing the locks, over the first server that answers: they are those of all servers that \
+share the store. Exit codes: 0 all servers are ready and the store answers; 1 not all; 69 no server answers.")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     call: CallArgs,
@@ -137,7 +137,7 @@ fn describe(status: &Status, look: Look) -> String {
         let (words, rest) = match is {
             State::Ready => ("ready", kind),
             State::NotReady => ("not ready", format!("{kind}: it drains, or cannot use its store; its log says why")),
-            State::Unreachable => ("unreachable", format!(": {}", error.as_deref().unwrap_or_default())),
+            State::Unreachable => ("unreachable", format!(": {}", text::visible(error.as_deref().unwrap_or_default()))),
         };
         lines.push(state(*is == State::Ready, words, line("server", &format!("{address} is {words}{rest}"))));
     }
@@ -149,7 +149,7 @@ fn describe(status: &Status, look: Look) -> String {
             lines.push(line("waiters", &store.waiters.to_string()));
         }
         (None, why) => {
-            let why = why.as_deref().unwrap_or_default();
+            let why = text::visible(why.as_deref().unwrap_or_default());
             lines.push(state(false, "no answer", line("store", &format!("no answer: {why}"))));
         }
     }

@@ -34,6 +34,7 @@ pub(super) fn to_wire(span: Duration) -> prost_types::Duration {
 
 /// The holders of a lock, the time left, and the number of waiters.
 pub(super) fn held(lock_name: &str, holders: &[LockHolder], waiters: u32) -> String {
+    let lock_name = visible(lock_name);
     let who = match holders {
         [] => format!("{lock_name} is being offered to the next waiter"),
         _ => format!("{lock_name} is held by {}", list(holders.iter().map(holder))),
@@ -50,8 +51,8 @@ pub(super) fn holder(holder: &LockHolder) -> String {
     let left = span(from_wire(holder.expires_in.as_ref()));
     match holder.fencing_token {
         // A classic client has no token, and its key may have no TTL.
-        0 if holder.expires_in.is_none() => format!("{}, without a TTL", holder.holder),
-        0 => format!("{} for another {left}", holder.holder),
+        0 if holder.expires_in.is_none() => format!("{}, without a TTL", visible(&holder.holder)),
+        0 => format!("{} for another {left}", visible(&holder.holder)),
         token => format!("{} (token {token}) for another {left}", name(&holder.holder)),
     }
 }
@@ -62,9 +63,23 @@ pub(super) fn list(items: impl IntoIterator<Item = impl ToString>) -> String {
 }
 
 /// The label of a holder, or a text for a holder without one.
-pub(super) fn name(holder: &str) -> &str {
-    if holder.is_empty() { "a holder without a label" } else { holder }
+pub(super) fn name(holder: &str) -> String {
+    if holder.is_empty() { "a holder without a label".to_owned() } else { visible(holder) }
 }
+
+/// Text that others chose, for a terminal or a log: characters that are not seen (of control, of the direction of
+/// writing, spaces of other kinds) are escaped, as in `\u{202e}`. A text without them stays as it is, quotes and
+/// backslashes included.
+pub(super) fn visible(text: &str) -> String {
+    let escaped = |part: &str| match part.strip_suffix(KEPT) {
+        Some(rest) => format!("{}{}", rest.escape_debug(), &part[rest.len()..]),
+        None => part.escape_debug().to_string(),
+    };
+    text.split_inclusive(KEPT).map(escaped).collect()
+}
+
+/// What [`str::escape_debug`] escapes although it can be seen.
+const KEPT: [char; 3] = ['\'', '"', '\\'];
 
 /// How a lease ended; the text follows "the lease".
 pub(super) fn end(end: LeaseEnd) -> &'static str {
@@ -72,8 +87,9 @@ pub(super) fn end(end: LeaseEnd) -> &'static str {
         LeaseEnd::Released => "was released",
         LeaseEnd::Expired => "expired",
         LeaseEnd::Revoked => "was revoked",
-        LeaseEnd::Superseded => "ended, and another lease has been granted since",
-        LeaseEnd::Unknown | LeaseEnd::Unspecified => {
+        // Superseded only adds that there is a lease now, which the token of the successor tells: the server knows no
+        // more of a lease that ended a while ago than of one that never existed.
+        LeaseEnd::Superseded | LeaseEnd::Unknown | LeaseEnd::Unspecified => {
             "is not known to the server: it ended a while ago, or never existed"
         }
     }
@@ -119,6 +135,17 @@ mod tests {
         assert_eq!(held("orders/42", &holders[..1], 1), format!("{text}; 1 waiter"));
         assert_eq!(held("orders/42", &holders, 3), both);
         assert_eq!(held("orders/42", &[], 0), "orders/42 is being offered to the next waiter");
+    }
+
+    #[test]
+    fn characters_that_are_not_seen_are_escaped_and_nothing_else() {
+        for plain in ["", "orders/42", r#"it's "a" \ b"#, "日本語 café", "cafe\u{301}", "🦀"] {
+            assert_eq!(visible(plain), plain);
+        }
+        assert_eq!(visible("a\u{202e}b\u{2066}c\u{200b}"), r"a\u{202e}b\u{2066}c\u{200b}");
+        assert_eq!(visible("a\n\r\t\0\u{1b}[2J\u{9b}\u{7f}"), r"a\n\r\t\0\u{1b}[2J\u{9b}\u{7f}");
+        assert_eq!(visible("\u{feff}\u{ad}\u{2028}\u{a0}"), r"\u{feff}\u{ad}\u{2028}\u{a0}");
+        assert_eq!(visible(&visible("'\u{202e}'")), visible("'\u{202e}'"), "once is enough");
     }
 
     #[test]

@@ -63,7 +63,7 @@ fn describe(lock_name: &str, holders: Option<&[LockHolder]>, ahead: Option<u32>)
         Some(0) => "; you are next".to_owned(),
         Some(ahead) => format!("; {ahead} before you"),
     };
-    format!("waiting for {lock_name}: {state}{position}")
+    format!("waiting for {}: {state}{position}", text::visible(lock_name))
 }
 
 /// A line on the terminal of stderr that is drawn again and again. Dropped, it is erased.

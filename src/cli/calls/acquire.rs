@@ -80,7 +80,7 @@ fn reply(lock: Lock) -> AcquireResponse {
 fn acquired(reply: &AcquireResponse) -> String {
     let lease = reply.lease.clone().unwrap_or_default();
     let mut lines = vec![
-        format!("acquired {}", lease.lock_name),
+        format!("acquired {}", text::visible(&lease.lock_name)),
         format!("token     {}", lease.fencing_token),
         format!("lease id  {}", lease.lease_id),
         format!("grant id  {}", lease.grant_id),

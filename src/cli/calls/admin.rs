@@ -3,7 +3,8 @@
 use crate::cli::{
     args::CallArgs,
     connect::{CallKind, RETRY_FOR, client, failed},
-    exit::{COMMAND_LINE, Failure, NO},
+    exit::{Failure, NO, USAGE},
+    question::{self, Answer},
     text,
 };
 use clap::Args;
@@ -20,16 +21,20 @@ pub(crate) struct ForceReleaseArgs {
     #[arg(long)]
     token: u64,
     /// Why: for the log of the server, and for watchers
-    #[arg(long)]
+    #[arg(long, value_name = "TEXT")]
     reason: String,
     #[command(flatten)]
     call: CallArgs,
 }
 
-/// The server to drain: the first one that --server names.
+/// The server to drain: the first one that --server, or FENCEPOST_SERVER, names.
 #[derive(Args, Clone, Debug)]
+#[command(after_long_help = "\
+A drain ends the server. It needs --server or --yes: the address in FENCEPOST_SERVER, or the default one, is \
+drained only with --yes, or after a question on a terminal. Of several addresses it is the first one. Exit codes: 0 \
+the server drains; 64 no server was named and the question was not answered with yes; 69 no server answered.")]
 pub(crate) struct DrainArgs {
-    /// Drain the server at the default address if neither --server nor FENCEPOST_SERVER names one
+    /// Drain without a question the server that FENCEPOST_SERVER names, or the one at the default address
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
@@ -44,29 +49,34 @@ pub(in crate::cli) async fn force_release(args: ForceReleaseArgs) -> Result<(), 
 }
 
 pub(in crate::cli) async fn drain(args: DrainArgs) -> Result<(), Failure> {
-    require_server(&args)?;
-    let result = client(&args.call.servers, RETRY_FOR)?.calls().drain(DrainRequest {}).await;
-    let reply = result.map_err(|error| failed(&error, CallKind::Write, &args.call.servers))?;
+    let servers = &args.call.servers;
+    // A call goes to the first server that answers. A drain is for the one that was named, and no other.
+    let first = servers.first();
+    if !args.yes && !servers.is_on_command_line() {
+        confirm(&first.addresses().concat(), question::ask)?;
+    }
+    let result = client(&first, RETRY_FOR)?.calls().drain(DrainRequest {}).await;
+    let reply = result.map_err(|error| failed(&error, CallKind::Write, &first))?;
     super::finish(args.call.json, "DrainResponse", &reply, Ok(draining(&reply)))
 }
 
-/// Refuses to drain the default server without `--yes`, because a drain ends the server.
-fn require_server(args: &DrainArgs) -> Result<(), Failure> {
-    let servers = &args.call.servers;
-    if args.yes || servers.is_given() {
-        return Ok(());
-    }
-    let message = format!(
-        "drain ends a server, and the command names none: name it with --server or FENCEPOST_SERVER, \
-         or add --yes to drain the default, {}",
-        servers.addresses().join(", ")
-    );
-    Err(Failure::new(COMMAND_LINE, message))
+/// Asks whether to drain a server that the command line does not name, because a drain ends the server.
+fn confirm(address: &str, ask: impl FnOnce(&str) -> Answer) -> Result<(), Failure> {
+    let address = text::visible(address);
+    let why = match ask(&format!("drain ends the server at {address}: drain it? [y/N] ")) {
+        Answer::Yes => return Ok(()),
+        Answer::No => "nothing was done",
+        Answer::NoTerminal => "drain ends a server, and the command line names none",
+    };
+    Err(Failure::new(USAGE, format!("{why}: name it with --server, or add --yes to drain the server at {address}")))
 }
 
 fn revoked(name: &str, token: u64, reply: &ForceReleaseResponse) -> Result<String, Failure> {
     match reply.outcome() {
-        Outcome::Revoked => Ok(format!("revoked the lease of {} on {name} (token {token})", text::name(&reply.holder))),
+        Outcome::Revoked => {
+            let (name, holder) = (text::visible(name), text::name(&reply.holder));
+            Ok(format!("revoked the lease of {holder} on {name} (token {token})"))
+        }
         Outcome::NotHeld => Err(Failure::new(NO, format!("nobody holds {name}: nothing was changed"))),
         Outcome::TokenMismatch => Err(Failure::new(
             NO,
@@ -87,7 +97,6 @@ fn draining(reply: &DrainResponse) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::args::ServerArgs;
 
     #[test]
     fn a_force_release_names_the_holder_or_why_nothing_changed() {
@@ -103,12 +112,19 @@ mod tests {
     }
 
     #[test]
-    fn the_default_server_is_drained_only_with_yes() {
-        let drain = |yes| DrainArgs { yes, call: CallArgs { servers: ServerArgs::default(), json: false } };
-        let refused = require_server(&drain(false)).unwrap_err();
-        assert_eq!(refused.code, COMMAND_LINE);
-        assert!(refused.message.contains("--yes") && refused.message.contains("127.0.0.1:7420"), "{refused:?}");
-        assert_eq!(require_server(&drain(true)), Ok(()));
+    fn a_server_that_the_command_line_does_not_name_is_drained_only_after_a_yes() {
+        let answered = |answer| {
+            confirm("a:7420", |question| {
+                assert!(question.contains("a:7420"), "{question}");
+                answer
+            })
+        };
+        assert_eq!(answered(Answer::Yes), Ok(()));
+        for answer in [Answer::No, Answer::NoTerminal] {
+            let refused = answered(answer).unwrap_err();
+            assert_eq!(refused.code, USAGE);
+            assert!(refused.message.contains("--yes") && refused.message.contains("a:7420"), "{refused:?}");
+        }
     }
 
     #[test]

@@ -56,7 +56,7 @@ fn renewed(name: &str, reply: &RenewResponse) -> Result<String, Failure> {
     match reply.outcome() {
         Outcome::Renewed => {
             let ttl = text::span(text::from_wire(reply.ttl.as_ref()));
-            Ok(format!("renewed {name} (token {}) for {ttl}", reply.fencing_token))
+            Ok(format!("renewed {} (token {}) for {ttl}", text::visible(name), reply.fencing_token))
         }
         Outcome::Lost => Err(Failure::new(NO, ended(name, reply.end(), reply.successor_token, "stop the work"))),
         Outcome::Unspecified => Err(super::unknown_answer()),
@@ -65,7 +65,7 @@ fn renewed(name: &str, reply: &RenewResponse) -> Result<String, Failure> {
 
 fn released(name: &str, reply: &ReleaseResponse) -> Result<String, Failure> {
     match reply.end() {
-        LeaseEnd::Released => Ok(format!("released {name}")),
+        LeaseEnd::Released => Ok(format!("released {}", text::visible(name))),
         end => Err(Failure::new(NO, ended(name, end, reply.successor_token, "nothing was changed"))),
     }
 }
@@ -103,6 +103,11 @@ mod tests {
         let reply = ReleaseResponse { end: LeaseEnd::Revoked.into(), successor_token: 0 };
         let failure = released("a", &reply).unwrap_err();
         assert_eq!(failure, Failure::new(NO, "the lease of a was revoked: nothing was changed"));
+        // The server says so of any id that it does not know while the lock is held.
+        let reply = ReleaseResponse { end: LeaseEnd::Superseded.into(), successor_token: 8 };
+        let text = "the lease of a is not known to the server: it ended a while ago, or never existed; the lock is now \
+                    held under token 8: nothing was changed";
+        assert_eq!(released("a", &reply).unwrap_err(), Failure::new(NO, text));
         assert_eq!(
             released("a", &ReleaseResponse { end: LeaseEnd::Released.into(), successor_token: 0 }).unwrap(),
             "released a"

@@ -95,7 +95,7 @@ fn shown(name: &str, reply: &GetResponse) -> String {
     let lock = reply.lock.clone().unwrap_or_default();
     let mut lines = Vec::new();
     if lock.holders.is_empty() && lock.waiters == 0 {
-        lines.push(format!("{name} is free"));
+        lines.push(format!("{} is free", text::visible(name)));
     } else {
         lines.push(text::held(name, &lock.holders, lock.waiters));
     }
@@ -104,8 +104,9 @@ fn shown(name: &str, reply: &GetResponse) -> String {
         lines.push(format!("  token     {}", lease.fencing_token));
         lines.push(format!("  held for  {}", text::span(text::from_wire(lease.held_since.as_ref()))));
         lines.push(format!("  ttl       {}", text::span(text::from_wire(lease.ttl.as_ref()))));
-        lines.push(format!("  grant id  {}", lease.grant_id));
-        let mut metadata: Vec<_> = lease.metadata.iter().map(|(key, value)| format!("  {key}={value}")).collect();
+        lines.push(format!("  grant id  {}", text::visible(&lease.grant_id)));
+        let pair = |(key, value): (&String, &String)| format!("  {}={}", text::visible(key), text::visible(value));
+        let mut metadata: Vec<_> = lease.metadata.iter().map(pair).collect();
         metadata.sort();
         lines.extend(metadata);
     }
@@ -125,7 +126,7 @@ fn table(locks: &[LockInfo], look: Look) -> String {
     let mut rows = vec![["LOCK", "HOLDER", "TOKEN", "ENDS IN", "WAITERS"].map(str::to_owned)];
     for lock in locks {
         let row = |[holder, token, ends_in]: [String; 3]| {
-            [lock.lock_name.clone(), holder, token, ends_in, lock.waiters.to_string()]
+            [text::visible(&lock.lock_name), holder, token, ends_in, lock.waiters.to_string()]
         };
         if lock.holders.is_empty() {
             rows.push(row(["-", "-", "-"].map(str::to_owned)));
@@ -182,7 +183,7 @@ fn lines_of(row: &[String; 5], widths: &[usize; 5]) -> Vec<String> {
 
 fn cells(holder: &LockHolder) -> [String; 3] {
     [
-        text::name(&holder.holder).to_owned(),
+        text::name(&holder.holder),
         if holder.fencing_token == 0 { "-".to_owned() } else { holder.fencing_token.to_string() },
         holder.expires_in.as_ref().map_or("-".to_owned(), |left| text::span(text::from_wire(Some(left)))),
     ]
@@ -191,7 +192,7 @@ fn cells(holder: &LockHolder) -> [String; 3] {
 fn checked(name: &str, token: u64, reply: &CheckTokenResponse) -> Result<String, Failure> {
     let refuse = |why: &str| Err(Failure::new(NO, format!("token {token} of {name} {why}: refuse the write")));
     match reply.status() {
-        Status::Current => Ok(format!("token {token} of {name} is current")),
+        Status::Current => Ok(format!("token {token} of {} is current", text::visible(name))),
         Status::Ended => refuse("is the newest, but its lease has ended"),
         Status::Stale => refuse(&format!("is stale, the newest is {}", reply.newest_token)),
         Status::Unknown => refuse("is not known to the server"),

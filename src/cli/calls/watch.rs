@@ -72,9 +72,10 @@ fn describe(event: &WatchResponse) -> Line {
         Kind::Revoked => "revoked",
         Kind::Unspecified => "changed",
     };
-    let why = if event.reason.is_empty() { String::new() } else { format!("  reason: {}", event.reason) };
-    let holder = text::name(&event.holder);
-    Line::Event(format!("{what:<8}  {}  token {}  {holder}{why}", event.lock_name, event.fencing_token))
+    let why =
+        if event.reason.is_empty() { String::new() } else { format!("  reason: {}", text::visible(&event.reason)) };
+    let (name, holder) = (text::visible(&event.lock_name), text::name(&event.holder));
+    Line::Event(format!("{what:<8}  {name}  token {}  {holder}{why}", event.fencing_token))
 }
 
 #[cfg(test)]

@@ -46,8 +46,8 @@ pub(crate) enum QuorumCommand {
 
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\
-All servers have to be there, with nothing of Fencepost in them. May be repeated until it succeeds; a store that is in
-use is not changed. Exit codes: 0 the store is made; 1 one of them is in use; 69 one does not answer.")]
+All servers have to be there, with nothing of Fencepost in them. May be repeated until it succeeds; a store that is \
+in use is not changed. Exit codes: 0 the store is made; 1 one of them is in use; 69 one does not answer.")]
 pub(crate) struct CreateArgs {
     #[command(flatten)]
     store: StoreArgs,
@@ -55,8 +55,9 @@ pub(crate) struct CreateArgs {
 
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\
-A Redis has the locks of a partition, a share of the lock names, unless it lost its memory and a server has not brought
-it up to date yet. Exit codes: 0 a majority has the locks of each partition; 1 not of each; 69 no majority answers.")]
+A Redis has the locks of a partition, a share of the lock names, unless it lost its memory and a server has not \
+brought it up to date yet. Exit codes: 0 a majority has the locks of each partition; 1 not of each; 69 no majority \
+answers.")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     store: StoreArgs,

@@ -28,14 +28,14 @@ pub(super) const ADVICE: &str = "\
 
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\
-Only for a store of which a majority lost its memory at once, so that nobody can say what it had; quorum status says so.
-For each partition the best copy that is left goes to all its Redis servers. What that lacks is forgotten: a lock may be
-granted beside a holder that has it still, and only the token tells them apart. Tokens go on 60 s above the clocks of
-this machine and of all the Redis servers.
+Only for a store of which a majority lost its memory at once, so that nobody can say what it had; quorum status \
+says so. For each partition the best copy that is left goes to all its Redis servers. What that lacks is forgotten: \
+a lock may be granted beside a holder that has it still, and only the token tells them apart. Tokens go on 60 s \
+above the clocks of this machine and of all the Redis servers.
 
-All have to be there; where one is gone for good, start an empty Redis at its address. Servers may run: they grant
-nothing meanwhile, and go on by themselves. A rebuild that was broken off is repeated in the same way; the store stays
-down until then. If none of them knows the store any more, make it anew with quorum create.
+All have to be there; where one is gone for good, start an empty Redis at its address. Servers may run: they grant \
+nothing meanwhile, and go on by themselves. A rebuild that was broken off is repeated in the same way; the store \
+stays down until then. If none of them knows the store any more, make it anew with quorum create.
 
 Exit codes: 0 the store goes on; 1 refused, or --yes is missing; 69 a Redis does not answer, or changed meanwhile.")]
 pub(crate) struct RebuildArgs {

@@ -27,15 +27,17 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\
-Both are named as quorum status shows them: host:port, or host:port/db. NEW is entered with the user, the password and
-the TLS of the URLs in --store, which have to be the same for all, unless --store names NEW as well, in the place of OLD.
+Both are named as quorum status shows them: host:port, or host:port/db. NEW is entered with the user, the password \
+and the TLS of the URLs in --store, which have to be the same for all, unless --store names NEW as well, in the \
+place of OLD.
 
-OLD may be dead. All others have to be there with all locks, and NEW has to be empty. Servers go on meanwhile, with a
-pause of less than a second, and bring NEW up to date. A replacement that was broken off is repeated in the same way;
-quorum status shows that there is one. Afterwards change --store of each server, at its next start at the latest: it
-finds its way from an old --store as long as one of the nodes in it is left.
+OLD may be dead. All others have to be there with all locks, and NEW has to be empty. Servers go on meanwhile, with \
+a pause of less than a second, and bring NEW up to date. A replacement that was broken off is repeated in the same \
+way; quorum status shows that there is one. Afterwards change --store of each server, at its next start at the \
+latest: it finds its way from an old --store as long as one of the nodes in it is left.
 
-Exit codes: 0 NEW has all locks; 1 refused, nothing was done; 69 a Redis does not answer, or NEW did not get all locks.")]
+Exit codes: 0 NEW has all locks; 1 refused, nothing was done; 69 a Redis does not answer, or NEW did not get all \
+locks.")]
 pub(crate) struct ReplaceArgs {
     /// The Redis to be replaced
     old: String,

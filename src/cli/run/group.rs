@@ -1,18 +1,30 @@
-//! The command and all processes that it starts, as one process group.
+//! The command and all processes that it starts.
 //!
-//! A process that leaves the group (a daemon that calls setsid) is out of reach; the manual says so.
+//! The command is the leader of a process group: that is the job which a terminal and its signals know. Its descendants
+//! may leave the group, and are found by their parents ([`Tree`]). Where the system cannot do that, only the group is
+//! in reach; the manual says so, and `run` warns.
 
-use crate::cli::exit::{CANNOT_RUN, Failure, NOT_FOUND, SIGNAL};
+use super::{
+    process::{Id, Process, State},
+    signals::is_termination,
+    tree::{Tree, refusing},
+};
+use crate::cli::exit::{CANNOT_RUN, Failure, NOT_FOUND, SIGNAL, UNAVAILABLE};
 use nix::{
     errno::Errno,
-    sys::{
-        signal::{Signal, kill, killpg},
-        wait::{WaitPidFlag, WaitStatus, waitpid},
-    },
+    sys::signal::{Signal, kill, killpg},
     unistd::Pid,
 };
-use std::{io, os::unix::process::CommandExt, process::Command, thread};
+use rustix::process::{WaitOptions, WaitStatus};
+use std::{io, os::unix::process::CommandExt, process::Command, sync::mpsc::sync_channel, thread, time::Duration};
 use tokio::sync::mpsc;
+
+/// How often all processes are stopped again, until none of them runs any more.
+const STOP_PASSES_MAX: u32 = 50;
+/// The time between two of these.
+const STOP_PASS: Duration = Duration::from_millis(1);
+/// How many looks in a row must find no living process. One look may miss a process whose parent exits meanwhile.
+const CLEAN_LOOKS: u32 = 2;
 
 /// A state change of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,97 +33,210 @@ pub(super) enum Event {
     Exited(u8),
     /// It was suspended by this signal.
     Stopped(Signal),
+    /// No child of this process is left.
+    Childless,
 }
 
-/// A running command in its own process group.
+/// A running command with its descendants.
 #[derive(Debug)]
 pub(super) struct Group {
     leader: Pid,
-    events: Option<mpsc::UnboundedReceiver<Event>>,
+    /// Whether the pid of the leader is still its own.
+    leader_runs: bool,
+    events: mpsc::UnboundedReceiver<Event>,
+    tree: Option<Tree>,
+    childless: bool,
+    clean_looks: u32,
+    /// Those that [`stop`](Self::stop) stopped, to be continued.
+    stopped: Vec<Process>,
 }
 
 impl Group {
-    /// Starts the command. Give it the terminal next, and then call [`watch`](Self::watch).
-    pub(super) fn start(command: &mut Command) -> Result<Self, Failure> {
-        // Become the parent of the group's orphans. In a container, init may never reap them, and a zombie would look
-        // like a running process.
-        #[cfg(target_os = "linux")]
-        let _ = nix::sys::prctl::set_child_subreaper(true);
+    /// Starts the command; `started` runs before its first event.
+    pub(super) fn start(command: &mut Command, started: impl FnOnce(Pid)) -> Result<Self, Failure> {
+        let tree = Tree::of_this_process();
+        let (sender, events) = mpsc::unbounded_channel();
+        // The thread is there before the command, which could not be left alone if there were no thread.
+        let (leaders, leader) = sync_channel::<Pid>(1);
+        let watching = thread::Builder::new().name("wait".to_owned()).spawn(move || {
+            if let Ok(leader) = leader.recv() {
+                wait(leader, &sender);
+            }
+        });
+        watching.map_err(|error| Failure::new(UNAVAILABLE, format!("cannot watch a command: {error}")))?;
         let program = command.get_program().to_string_lossy().into_owned();
         let child = command.process_group(0).spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Failure::new(NOT_FOUND, format!("{program}: command not found")),
             _ => Failure::new(CANNOT_RUN, format!("{program}: cannot be executed: {error}")),
         })?;
-        let leader =
-            i32::try_from(child.id()).map_err(|error| Failure::new(CANNOT_RUN, format!("{program}: {error}")))?;
-        Ok(Self { leader: Pid::from_raw(leader), events: None })
-    }
-
-    /// Starts a thread that waits for events of the command. Only a blocking waitpid reports that it was suspended.
-    pub(super) fn watch(&mut self) -> io::Result<()> {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let leader = self.leader;
-        thread::Builder::new().name("wait".to_owned()).spawn(move || wait(leader, &sender))?;
-        self.events = Some(receiver);
-        Ok(())
+        // Pids are positive numbers of this type; the standard library shows them as unsigned ones.
+        let leader = Pid::from_raw(child.id().cast_signed());
+        started(leader);
+        // An error means that the thread has ended, which only a panic can cause: the command ends by its lease.
+        let _ = leaders.send(leader);
+        Ok(Self { leader, leader_runs: true, events, tree, childless: false, clean_looks: 0, stopped: Vec::new() })
     }
 
     pub(super) fn id(&self) -> Pid {
         self.leader
     }
 
-    /// The next event; pending forever once the command has exited. Cancel-safe.
+    /// Whether descendants that left the process group are in reach.
+    pub(super) fn reaches_descendants(&self) -> bool {
+        self.tree.is_some()
+    }
+
+    /// The next event; pending forever after the last one. Cancel-safe.
     pub(super) async fn event(&mut self) -> Event {
-        if let Some(events) = &mut self.events
-            && let Some(event) = events.recv().await
-        {
-            return event;
+        match self.events.recv().await {
+            Some(event) => {
+                self.note(event);
+                event
+            }
+            None => std::future::pending().await,
         }
-        std::future::pending().await
     }
 
-    /// Sends a signal to the command only. Does nothing if it has exited.
-    pub(super) fn signal_leader(&self, signal: Signal) {
-        let _ = kill(self.leader, signal);
+    /// Sends a signal to the command only. Returns it if it may not be signalled.
+    pub(super) fn signal_leader(&self, signal: Signal) -> Vec<Process> {
+        let refused = self.leader_runs && kill(self.leader, signal) == Err(Errno::EPERM);
+        if refused {
+            self.members().into_iter().filter(|it| it.id.pid == self.leader.as_raw()).collect()
+        } else {
+            vec![]
+        }
     }
 
-    /// Sends a signal to the whole group.
-    pub(super) fn signal(&self, signal: Signal) {
-        let _ = killpg(self.leader, signal);
+    /// Sends a signal to the process group, as a terminal does. Returns those that may not be signalled, if it is one
+    /// that asks to exit.
+    pub(super) fn signal(&self, signal: Signal) -> Vec<Process> {
+        let error = self.leader_runs && killpg(self.leader, signal) == Err(Errno::EPERM);
+        match (is_termination(signal), self.tree.is_some()) {
+            (false, _) => vec![],
+            // The call succeeds if it reaches one of several.
+            (true, true) => refusing(&self.members(), None),
+            (true, false) if error => self.members(),
+            (true, false) => vec![],
+        }
     }
 
-    /// Asks the whole group to exit, suspended processes included.
-    pub(super) fn terminate(&self) {
-        self.signal(Signal::SIGTERM);
-        self.signal(Signal::SIGCONT);
+    /// Asks all processes to exit, suspended ones included. Returns those that may not be signalled.
+    pub(super) fn terminate(&self) -> Vec<Process> {
+        let Some(tree) = &self.tree else {
+            let refused = killpg(self.leader, Signal::SIGTERM) == Err(Errno::EPERM);
+            let _ = killpg(self.leader, Signal::SIGCONT);
+            return if refused { self.members() } else { vec![] };
+        };
+        let living = tree.look().living;
+        let refused = refusing(&living, Signal::SIGTERM);
+        refusing(&living, Signal::SIGCONT);
+        refused
     }
 
-    /// Kills the whole group.
-    pub(super) fn kill(&self) {
-        self.signal(Signal::SIGKILL);
+    /// Kills all processes. Returns those that may not be signalled. One that is being started meanwhile may be missed:
+    /// repeat it until none [is left](Self::left).
+    pub(super) fn kill(&self) -> Vec<Process> {
+        let refused =
+            (self.leader_runs || self.tree.is_none()) && killpg(self.leader, Signal::SIGKILL) == Err(Errno::EPERM);
+        match &self.tree {
+            Some(tree) => tree.kill(),
+            None if refused => self.members(),
+            None => vec![],
+        }
     }
 
-    /// Whether no process of the group is left.
-    pub(super) fn is_gone(&self) -> bool {
-        killpg(self.leader, None) == Err(Errno::ESRCH)
+    /// Stops all processes with SIGSTOP, which they cannot ignore, until [`resume`](Self::resume). Those that are
+    /// stopped already stay so then: whoever stopped them continues them, such as a nested run that checks its own
+    /// lease first. Returns those that may not be signalled.
+    pub(super) fn stop(&mut self) -> Vec<Process> {
+        let _ = killpg(self.leader, Signal::SIGSTOP);
+        let (Some(tree), mut refused) = (&self.tree, Vec::new()) else { return vec![] };
+        for _ in 0..STOP_PASSES_MAX {
+            let is_new = |it: &Process| it.state == State::Running && !has(&self.stopped, it) && !has(&refused, it);
+            let running: Vec<_> = tree.look().living.into_iter().filter(is_new).collect();
+            if running.is_empty() {
+                break;
+            }
+            let refusing = refusing(&running, Signal::SIGSTOP);
+            self.stopped.extend(running.into_iter().filter(|process| !has(&refusing, process)));
+            refused.extend(refusing);
+            thread::sleep(STOP_PASS);
+        }
+        refused
     }
+
+    /// Continues the process group, and what [`stop`](Self::stop) stopped outside of it.
+    pub(super) fn resume(&mut self) {
+        if self.leader_runs {
+            let _ = killpg(self.leader, Signal::SIGCONT);
+        }
+        refusing(&std::mem::take(&mut self.stopped), Signal::SIGCONT);
+    }
+
+    /// The processes that are left; `None` if none is. Those that cannot be seen are missing, so the list may be empty.
+    pub(super) fn left(&mut self) -> Option<Vec<Process>> {
+        while let Ok(event) = self.events.try_recv() {
+            self.note(event);
+        }
+        let Some(tree) = &self.tree else {
+            return (killpg(self.leader, None) != Err(Errno::ESRCH)).then(|| self.members());
+        };
+        if self.childless {
+            return None;
+        }
+        // Children that are none of the living: the dead that a debugger keeps, and those that this process had before.
+        let seen = tree.look();
+        self.clean_looks = if seen.living.is_empty() && seen.has_others { self.clean_looks + 1 } else { 0 };
+        (self.clean_looks < CLEAN_LOOKS).then_some(seen.living)
+    }
+
+    fn note(&mut self, event: Event) {
+        self.leader_runs &= !matches!(event, Event::Exited(_));
+        self.childless |= event == Event::Childless;
+    }
+
+    /// The process group, as far as it can be seen.
+    fn members(&self) -> Vec<Process> {
+        let group = self.leader.as_raw();
+        match &self.tree {
+            Some(tree) => tree.look().living.into_iter().filter(|process| process.group == group).collect(),
+            None => {
+                let id = Id { pid: group, started: 0 };
+                vec![Process { id, parent: 0, group, name: String::new(), state: State::Running }]
+            }
+        }
+    }
+}
+
+/// Whether the process is one of these.
+pub(super) fn has(processes: &[Process], process: &Process) -> bool {
+    processes.iter().any(|other| other.id == process.id)
 }
 
 /// Reaps children, and reports events of the command.
 fn wait(leader: Pid, events: &mpsc::UnboundedSender<Event>) {
     loop {
-        // Sending fails if the receiver is gone; the remaining processes are reaped nevertheless.
-        let _ = match waitpid(None, Some(WaitPidFlag::WUNTRACED)) {
-            Ok(WaitStatus::Exited(who, code)) if who == leader => events.send(Event::Exited(low_byte(code))),
-            Ok(WaitStatus::Signaled(who, signal, _)) if who == leader => {
-                events.send(Event::Exited(SIGNAL.saturating_add(low_byte(signal as i32))))
-            }
-            Ok(WaitStatus::Stopped(who, signal)) if who == leader => events.send(Event::Stopped(signal)),
-            Ok(_) | Err(Errno::EINTR) => Ok(()),
-            // No children are left.
-            Err(_) => return,
+        // Only a blocking wait reports that the command was suspended.
+        let event = match rustix::process::wait(WaitOptions::UNTRACED) {
+            Ok(Some((who, status))) if who.as_raw_nonzero().get() == leader.as_raw() => event(status),
+            Err(rustix::io::Errno::CHILD) => Some(Event::Childless),
+            Ok(_) | Err(_) => None,
         };
+        // Sending fails if the receiver is gone; the remaining processes are reaped nevertheless.
+        let _ = event.map(|event| events.send(event));
+        if event == Some(Event::Childless) {
+            return;
+        }
     }
+}
+
+/// What the status says; `None` if it is no event of these.
+fn event(status: WaitStatus) -> Option<Event> {
+    if let Some(signal) = status.stopping_signal() {
+        return Signal::try_from(signal).ok().map(Event::Stopped);
+    }
+    let killed = || status.terminating_signal().map(|signal| SIGNAL.saturating_add(low_byte(signal)));
+    status.exit_status().map(low_byte).or_else(killed).map(Event::Exited)
 }
 
 fn low_byte(code: i32) -> u8 {
@@ -124,10 +249,9 @@ mod tests {
 
     #[test]
     fn a_command_that_cannot_start_has_the_exit_code_of_a_shell() {
-        let failure = Group::start(&mut Command::new("fencepost-no-such-command")).unwrap_err();
-        assert_eq!(failure.code, NOT_FOUND);
-        let failure = Group::start(&mut Command::new("/")).unwrap_err();
-        assert_eq!(failure.code, CANNOT_RUN);
+        let start = |program: &str| Group::start(&mut Command::new(program), |_| {}).unwrap_err();
+        assert_eq!(start("fencepost-no-such-command").code, NOT_FOUND);
+        assert_eq!(start("/").code, CANNOT_RUN);
     }
 
     #[test]

@@ -2,10 +2,14 @@
 
 mod group;
 mod guard;
+mod process;
 mod signals;
 mod stderr;
+mod stopping;
 mod supervise;
 mod terminal;
+#[cfg_attr(not(target_os = "linux"), path = "no_tree.rs")]
+mod tree;
 
 use super::{
     acquiring,
@@ -16,7 +20,7 @@ use super::{
     text,
 };
 use clap::Args;
-use fencepost_client::{Client, Lock};
+use fencepost_client::{Client, Lock, v1::LeaseEnd};
 use group::Group;
 pub(super) use signals::{Signals, is_termination};
 use std::{ffi::OsString, process::Command, time::Duration};
@@ -27,24 +31,36 @@ use terminal::Terminal;
 /// How long a failed call is retried: long enough for a restart of the server.
 pub(super) const RETRY_FOR: Duration = Duration::from_secs(5);
 
+/// Said once, before the command can leave processes behind.
+const OUT_OF_REACH: &str = "this system does not let run find all processes that the command starts: run stops the \
+    command's process group only, and what leaves it (timeout, setsid, a nested run) may run on without the lock";
+
 /// What to run, and under which lock.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\
-The command runs in its own process group, with FENCEPOST_TOKEN, FENCEPOST_LOCK and FENCEPOST_GRANT_ID in its
-environment. It should send the token with every write to the store that the lock protects. run exits with the exit
+The command runs in its own process group, with FENCEPOST_TOKEN, FENCEPOST_LOCK and FENCEPOST_GRANT_ID in its \
+environment. It should send the token with every write to the store that the lock protects. run exits with the exit \
 status of the command.
 
-run renews the lease while the command runs. If that fails, it stops the whole process group before another holder can
-get the lock: with SIGTERM when a quarter of the TTL is left (at most 10 s), and with SIGKILL when a twentieth is left
-(at least 50 ms). If the lease is revoked, it sends SIGKILL at once. Processes that the command leaves behind in its
-group are stopped before the lock is released. run cannot stop processes that left the group (with setsid), nor
-anything while run itself is paused or after it was killed. The token covers these cases.
+run renews the lease while the command runs. If that fails, it stops the command and all its descendants before \
+another holder can get the lock: with SIGTERM when a quarter of the TTL is left (at most 10 s), and with SIGKILL \
+when a twentieth is left (at least 50 ms). If the lease is revoked, it sends SIGKILL at once. Processes that the \
+command leaves behind, daemons included, are stopped before the lock is released: with SIGTERM, and with SIGKILL \
+after 5 s.
 
-Signals: INT, HUP, QUIT, WINCH and CONT are forwarded to the whole group; TERM, USR1 and USR2 to the command only.
+Descendants are found wherever they moved: under timeout, setsid, script, a shell with job control, or a nested \
+run. If run may not signal one (sudo, setuid programs), it says at once which one still runs under which token; it \
+keeps the lock until that one has exited, or exits with 70 once the lease has ended. run cannot stop what others \
+start for the command (systemd-run, at, a container engine), nor anything while run itself is paused or after it \
+was killed. The token covers these cases. On systems other than Linux, and where /proc is missing, run warns and \
+stops only the process group, which timeout, setsid and a nested run leave.
 
-Exit codes: that of the command; 128+n if signal n terminated it; 64 the server refused the request as malformed;
-69 no server answered; 70 the lease was lost, or the command was stopped because the lease was about to end; 75 the lock
-was not acquired; 126 the command cannot be executed; 127 the command was not found.")]
+Signals: INT, HUP, QUIT, WINCH and CONT are forwarded to the process group; TERM, USR1 and USR2 to the command \
+only. Ctrl-Z stops all descendants, since nobody renews the lease meanwhile.
+
+Exit codes: that of the command; 128+n if signal n terminated it; 64 the server refused the request as malformed; \
+69 no server answered; 70 the lease was lost, or the command was stopped because the lease was about to end; 75 the \
+lock was not acquired; 126 the command cannot be executed; 127 the command was not found.")]
 pub(crate) struct RunArgs {
     /// Name of the lock
     name: String,
@@ -88,12 +104,24 @@ async fn locked(client: &Client, args: &RunArgs, signals: &mut Signals) -> Resul
             return Err(failure);
         }
     };
+    if !group.reaches_descendants() {
+        stderr.write_message(WARNING, OUT_OF_REACH);
+    }
     let outcome = Supervisor::new(lock.held(), &mut group, signals, &terminal, &stderr).run().await;
-    release(lock, &stderr).await;
+    // The supervisor has written the message of a failure.
     match outcome {
-        Outcome::Exited(status) => Ok(status),
-        // The supervisor has written the message.
-        Outcome::LeaseLost => Err(Failure::silent(LEASE_LOST)),
+        Outcome::Exited(status) => {
+            release(lock, &stderr).await;
+            Ok(status)
+        }
+        Outcome::LeaseLost => {
+            release(lock, &stderr).await;
+            Err(Failure::silent(LEASE_LOST))
+        }
+        Outcome::StillRuns => {
+            lock.detach();
+            Err(Failure::silent(LEASE_LOST))
+        }
     }
 }
 
@@ -109,13 +137,7 @@ fn start(args: &RunArgs, lock: &Lock, terminal: &Terminal) -> Result<Group, Fail
         .env("FENCEPOST_GRANT_ID", lock.grant_id())
         // The command must not see the secret of another lease.
         .env_remove("FENCEPOST_LEASE_ID");
-    let mut group = Group::start(&mut command)?;
-    terminal.give_to(group.id());
-    if let Err(error) = group.watch() {
-        group.kill();
-        return Err(Failure::new(UNAVAILABLE, format!("cannot watch the command: {error}")));
-    }
-    Ok(group)
+    Group::start(&mut command, |leader| terminal.give_to(leader))
 }
 
 /// Releases the lock if the lease is still valid. Returns whether it was held until then. A failure is reported.
@@ -129,8 +151,13 @@ pub(super) async fn release(lock: Lock, stderr: &Stderr) -> bool {
     match tokio::time::timeout(valid_for, lock.release()).await {
         Ok(Ok(released)) if released.was_held() => return true,
         Ok(Ok(released)) => {
-            let end = text::end(released.end);
-            stderr.write_message(ERROR, &format!("the lease of {name} {end} before it was released"));
+            let message = match released.end {
+                end @ (LeaseEnd::Released | LeaseEnd::Expired | LeaseEnd::Revoked) => {
+                    format!("the lease of {name} {} before it was released", text::end(end))
+                }
+                _ => format!("the lease of {name} ended before it was released; the server no longer knows how"),
+            };
+            stderr.write_message(ERROR, &message);
         }
         Ok(Err(error)) => stderr.write_message(ERROR, &format!("{name}: {error}")),
         Err(_) => stderr.write_message(

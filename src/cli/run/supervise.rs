@@ -1,12 +1,13 @@
 //! Supervises the command and its lease, from the start of the command to the exit of its last process.
 //!
-//! No process of the command runs once another holder can have the lock, unless `run` itself is paused or killed. The
-//! token covers that case.
+//! No process of the command runs once another holder can have the lock, unless `run` itself is paused or killed, or the
+//! system does not permit `run` to stop a process. The token covers these cases.
 
 use super::{
     group::{Event, Group},
     guard::{Action, Guard},
-    signals::{Signals, is_for_group, is_termination},
+    process::{named, still_runs},
+    signals::{Signals, is_for_group},
     stderr::Stderr,
     terminal::Terminal,
 };
@@ -14,7 +15,7 @@ use crate::cli::{
     look::{ERROR, WARNING},
     text,
 };
-use fencepost_client::{Held, LockLost, Status};
+use fencepost_client::{Held, Status};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -22,22 +23,18 @@ use nix::{
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How often to check whether signalled processes are gone.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// How long processes that the command left behind have to exit after SIGTERM, if the lease allows.
-const LEFTOVER_GRACE: Duration = Duration::from_secs(5);
-/// How long killed processes have to disappear. Only the kernel's work is left by then.
-const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long `run` waits to be stopped by its own SIGTSTP, which has no effect if no shell could continue it.
 const STOP_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// How the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It exited with this status, by itself or after a forwarded signal.
+    /// It exited with this status, by itself or after a forwarded signal, and none of its processes is left.
     Exited(u8),
-    /// It was stopped because of the lease, or outlived the lease.
+    /// It was stopped because of the lease, or outlived the lease. None of its processes is left.
     LeaseLost,
+    /// The lease ended, but processes still run that could not be stopped. The lock must not be released.
+    StillRuns,
 }
 
 pub(super) struct Supervisor<'a> {
@@ -48,13 +45,14 @@ pub(super) struct Supervisor<'a> {
     stderr: &'a Stderr,
     pub(super) guard: Guard,
     /// Set when the command was stopped because of the lease.
-    stopping: Option<Stopping>,
+    pub(super) stopping: Option<Stopping>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stopping {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stopping {
     Terminated,
-    Killed,
+    /// For this reason.
+    Killed(String),
 }
 
 impl<'a> Supervisor<'a> {
@@ -69,84 +67,105 @@ impl<'a> Supervisor<'a> {
         Self { held, group, signals, terminal, stderr, guard, stopping: None }
     }
 
-    /// Waits until the command has exited, and stops the processes that it left behind in its group.
+    /// Waits until the command has exited, and stops the processes that it left behind.
     pub(super) async fn run(mut self) -> Outcome {
         let status = self.until_exited().await;
         self.terminal.take_back_from(self.group.id());
-        self.stop_leftovers().await;
-        if self.stopping.is_some() {
-            return Outcome::LeaseLost;
+        let all_gone = self.stop_rest().await;
+        let (name, token) = (self.held.name(), self.held.token());
+        match (&self.stopping, status) {
+            (Some(Stopping::Killed(why)), _) if all_gone => self.error(&format!("{why}: killed the command")),
+            (Some(Stopping::Killed(why)), _) => {
+                let living = still_runs(&self.group.left().unwrap_or_default(), token);
+                self.error(&format!("{why}, but {living}: run cannot stop it; end it yourself"));
+            }
+            (None, Some(status)) if all_gone && self.held.is_valid() => return Outcome::Exited(status),
+            (Some(Stopping::Terminated), _) if all_gone => {}
+            _ if all_gone => {
+                self.error(&format!("the lease of {name} ended before the last process of the command had exited"));
+            }
+            _ => {
+                let living = still_runs(&self.group.left().unwrap_or_default(), token);
+                self.error(&format!(
+                    "the lease of {name} has ended, but {living}: run cannot stop it; end it yourself"
+                ));
+            }
         }
-        if !self.held.is_valid() {
-            let name = self.held.name();
-            self.error(&format!("the lease of {name} ended before the last process of the command had exited"));
-            return Outcome::LeaseLost;
-        }
-        Outcome::Exited(status)
+        if all_gone { Outcome::LeaseLost } else { Outcome::StillRuns }
     }
 
-    async fn until_exited(&mut self) -> u8 {
+    /// Waits until the command has exited. Returns its status, or `None` if it was killed because of the lease.
+    async fn until_exited(&mut self) -> Option<u8> {
         let mut changes = self.held.status_changes();
         let mut lost = Box::pin(self.held.lost());
         loop {
-            let check_in = self.check_lease();
-            let watched = self.stopping != Some(Stopping::Killed);
+            let check_in = self.check_lease()?;
             tokio::select! {
                 biased;
-                why = &mut lost, if watched => self.kill(&why),
+                why = &mut lost => {
+                    self.kill(why.to_string());
+                    return None;
+                }
                 event = self.group.event() => match event {
-                    Event::Exited(status) => return status,
+                    Event::Exited(status) => return Some(status),
                     Event::Stopped(signal) => self.stop_job(signal).await,
+                    // It comes after the exit of the command.
+                    Event::Childless => {}
                 },
                 signal = self.signals.next() => self.forward(signal),
-                Some(status) = changes.next(), if watched => self.warn(&status),
+                Some(status) = changes.next() => self.warn(&status),
                 () = sleep(check_in) => {}
             }
         }
     }
 
-    /// Stops the command if the lease is about to end. Returns the time until the next check.
-    fn check_lease(&mut self) -> Duration {
+    /// Stops the command if the lease is about to end. Returns the time until the next check; `None` if it was killed.
+    fn check_lease(&mut self) -> Option<Duration> {
         let left = self.held.valid_for();
         match self.guard.action(left) {
-            Action::Wait(check_in) => check_in,
+            _ if matches!(self.stopping, Some(Stopping::Killed(_))) => None,
+            Action::Wait(check_in) => Some(check_in),
             Action::Terminate(check_in) => {
                 if self.stopping.is_none() {
                     let (name, left) = (self.held.name(), text::span(left));
                     self.error(&format!(
                         "the lease of {name} is not being renewed and ends in {left}: stopping the command"
                     ));
-                    self.group.terminate();
+                    self.terminate();
                     self.stopping = Some(Stopping::Terminated);
                 }
-                check_in
+                Some(check_in)
             }
             Action::Kill => {
-                if self.stopping != Some(Stopping::Killed) {
-                    let name = self.held.name();
-                    let when = if left.is_zero() { "has ended" } else { "is about to end" };
-                    self.error(&format!("the lease of {name} {when}: killed the command"));
-                }
-                // Again at each check, for processes that were started during the kill.
-                self.group.kill();
-                self.stopping = Some(Stopping::Killed);
-                POLL_INTERVAL
+                let why = match self.held.status() {
+                    Status::Lost(lost) => lost.to_string(),
+                    _ => format!("the lease of {} is about to end", self.held.name()),
+                };
+                self.kill(why);
+                None
             }
         }
     }
 
-    /// Kills the group first and reports it then, because another holder may already have the lock.
-    fn kill(&mut self, why: &LockLost) {
+    /// Kills all processes, and says so when they are gone, because another holder may already have the lock.
+    fn kill(&mut self, why: String) {
         self.group.kill();
-        self.stopping = Some(Stopping::Killed);
-        self.error(&format!("{why}: killed the command"));
+        self.stopping = Some(Stopping::Killed(why));
     }
 
-    fn error(&self, message: &str) {
+    /// Asks all processes to exit.
+    pub(super) fn terminate(&self) {
+        let refused = self.group.terminate();
+        if !refused.is_empty() {
+            self.error(&format!("{}: run may not stop it", still_runs(&refused, self.held.token())));
+        }
+    }
+
+    pub(super) fn error(&self, message: &str) {
         self.stderr.write_message(ERROR, message);
     }
 
-    fn warning(&self, message: &str) {
+    pub(super) fn warning(&self, message: &str) {
         self.stderr.write_message(WARNING, message);
     }
 
@@ -163,10 +182,17 @@ impl<'a> Supervisor<'a> {
     }
 
     fn forward(&mut self, signal: Signal) {
-        match signal {
-            Signal::SIGCONT => self.resume(),
+        let refused = match signal {
+            Signal::SIGCONT => return self.resume(),
             _ if is_for_group(signal) => self.group.signal(signal),
             _ => self.group.signal_leader(signal),
+        };
+        if !refused.is_empty() {
+            let living = still_runs(&refused, self.held.token());
+            self.error(&format!(
+                "{signal} was not delivered, because run may not signal {}: {living}",
+                named(&refused)
+            ));
         }
     }
 
@@ -177,11 +203,16 @@ impl<'a> Supervisor<'a> {
         }
         if signal != Signal::SIGTSTP && self.terminal.has_foreground(self.group.id()) {
             // It accessed the terminal just before it got the foreground.
-            return self.group.signal(Signal::SIGCONT);
+            self.group.signal(Signal::SIGCONT);
+            return;
         }
         self.terminal.take_back_from(self.group.id());
-        // SIGSTOP, because processes may ignore SIGTSTP. While `run` is stopped, nobody renews the lease.
-        self.group.signal(Signal::SIGSTOP);
+        // All processes, wherever they moved: while `run` is stopped, nobody renews the lease.
+        let refused = self.group.stop();
+        if !refused.is_empty() {
+            let living = still_runs(&refused, self.held.token());
+            self.warning(&format!("{living} while run is stopped and the lease is not renewed: run may not stop it"));
+        }
         // Stop our own process group as well, such as other processes of a pipeline: it is not the command's group.
         let _ = kill(Pid::from_raw(0), Signal::SIGTSTP);
         sleep(STOP_TIMEOUT).await;
@@ -190,42 +221,9 @@ impl<'a> Supervisor<'a> {
 
     /// Continues the command if its lease is still valid. Nobody renewed the lease while `run` was stopped.
     fn resume(&mut self) {
-        self.check_lease();
-        if self.stopping == Some(Stopping::Killed) {
-            return;
+        if self.check_lease().is_some() {
+            self.terminal.give_to(self.group.id());
+            self.group.resume();
         }
-        self.terminal.give_to(self.group.id());
-        self.group.signal(Signal::SIGCONT);
-    }
-
-    /// Stops the processes that the command left behind in its group. They must be gone before the lock is released.
-    async fn stop_leftovers(&mut self) {
-        if self.group.is_gone() {
-            return;
-        }
-        if self.stopping.is_none() {
-            self.warning("the command left processes behind: stopping them before releasing the lock");
-            self.group.terminate();
-        }
-        let mut waited = Duration::ZERO;
-        while waited < LEFTOVER_GRACE && !matches!(self.guard.action(self.held.valid_for()), Action::Kill) {
-            tokio::select! {
-                signal = self.signals.next() => if is_termination(signal) { break },
-                () = sleep(POLL_INTERVAL) => waited += POLL_INTERVAL,
-            }
-            if self.group.is_gone() {
-                return;
-            }
-        }
-        let mut waited = Duration::ZERO;
-        while waited < KILL_TIMEOUT {
-            self.group.kill();
-            sleep(POLL_INTERVAL).await;
-            if self.group.is_gone() {
-                return;
-            }
-            waited += POLL_INTERVAL;
-        }
-        self.error("processes that the command left behind were killed but have not exited");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     redis::Redis,
+    screen::Shell,
     support::{Ended, Process, Server, fencepost},
 };
 use std::{
@@ -16,7 +17,7 @@ pub(crate) const CALLS: [&[&str]; 7] = [
     &["get", "a"],
     &["ls"],
     &["watch"],
-    &["drain"],
+    &["drain", "--yes"],
     &["acquire", "a"],
     &["acquire", "a", "--wait", "1h"],
     &["run", "a", "--wait", "1h", "--", "true"],
@@ -150,9 +151,36 @@ fn a_server_listens_on_the_addresses_of_a_name() {
 }
 
 #[test]
-fn the_default_server_is_not_drained_by_accident() {
-    run(&["drain"]).expect(2).says("--yes").says("127.0.0.1:7420").says("FENCEPOST_SERVER");
-    let named = Server::start();
-    run(&["drain", "--server", address(&named)]).expect(0);
-    named.process.ended().expect(0);
+fn a_server_that_the_command_line_does_not_name_is_not_drained_by_accident() {
+    let (first, second) = (Server::start(), Server::start());
+    run(&["drain"]).expect(64).says("--yes").says("--server").says("127.0.0.1:7420");
+    let list = format!("{},{}", address(&first), address(&second));
+    let drain = |flags: &[&str]| {
+        let mut command = fencepost(&[&["drain"], flags].concat());
+        Process::start(command.env("FENCEPOST_SERVER", &list)).ended()
+    };
+    let refused = drain(&[]).expect(64).says(address(&first)).says("--yes");
+    assert!(!refused.err.contains(address(&second)), "{refused:?}");
+    first.run(&["status"]).expect(0);
+    drain(&["--yes"]).expect(0);
+    first.process.ended().expect(0);
+    // Only the first one is meant, also when it does not answer.
+    drain(&["--yes"]).expect(69);
+    second.run(&["status"]).expect(0);
+    run(&["drain", "--server", address(&second)]).expect(0);
+    second.process.ended().expect(0);
+}
+
+#[test]
+fn on_a_terminal_drain_asks_and_names_the_server() {
+    let server = Server::start();
+    let mut shell = Shell::start(&server);
+    for (answer, status) in [("", 64), ("no", 64), ("y", 0)] {
+        shell.commands("\"$FENCEPOST\" drain");
+        shell.shows(&format!("drain ends the server at {}: drain it? [y/N] ", server.url));
+        shell.types(&format!("{answer}\n"));
+        shell.prints_status();
+        shell.shows(&format!("status={status}."));
+    }
+    server.process.ended().expect(0);
 }

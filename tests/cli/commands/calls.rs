@@ -1,6 +1,6 @@
 //! Commands that make one call: their output as text and as JSON.
 
-use crate::support::Server;
+use crate::support::{Server, await_that};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -91,6 +91,42 @@ fn a_listing_is_sorted_and_has_a_prefix() {
     let listed = server.run(&["ls", "b/", "--json"]).expect(0).json();
     let names: Vec<_> = listed["locks"].as_array().unwrap().iter().map(|lock| &lock["lockName"]).collect();
     assert_eq!(names, ["b/1", "b/2"]);
+}
+
+/// Names and labels that would turn the text of a terminal around, hide in it, or clear it.
+#[test]
+fn what_others_chose_is_shown_with_its_characters_escaped_and_in_json_as_it_is() {
+    let server = Server::start();
+    let (name, holder) = ("pay\u{202e}roll", "eve\u{2066}\u{200b}");
+    let watch = server.spawn(&["watch", "--json", "--name", name]);
+    watch.line();
+    // It has started once it shows an event.
+    let shown_watch = server.spawn(&["watch"]);
+    await_that("an event", || {
+        let taken = server.run(&["acquire", "first"]).expect(0);
+        server.run(&["release", "first", "--lease-id", taken.field("lease id")]).expect(0);
+        !shown_watch.lines_so_far().is_empty()
+    });
+    let acquire = ["acquire", name, "--ttl", "1m", "--holder", holder, "--metadata", "k\u{202d}=v\u{2069}"];
+    let token = server.run(&acquire).expect(0).field("token").to_owned();
+    let invisible = |text: &str| text.contains(['\u{202e}', '\u{2066}', '\u{200b}', '\u{202d}', '\u{2069}']);
+    let escaped = |text: &str| text.contains(r"pay\u{202e}roll") && text.contains(r"eve\u{2066}\u{200b}");
+    for shown in [server.run(&["ls"]).out, server.run(&["get", name]).out, server.run(&["acquire", name]).err] {
+        assert!(escaped(&shown) && !invisible(&shown), "{shown:?}");
+    }
+    assert!(server.run(&["get", name]).out.contains(r"k\u{202d}=v\u{2069}"));
+    let exact = server.run(&["get", name, "--json"]).json();
+    assert_eq!(exact["lock"]["holders"][0]["holder"], holder);
+    assert_eq!(exact["lock"]["holders"][0]["metadata"]["k\u{202d}"], "v\u{2069}");
+    assert_eq!(server.run(&["ls", "--json"]).json()["locks"][0]["lockName"], name);
+    let revoked = server.run(&["force-release", name, "--token", &token, "--reason", "why\u{202e}"]).expect(0);
+    assert!(!invisible(&revoked.out), "{revoked:?}");
+    assert_eq!(serde_json::from_str::<Value>(&watch.line()).unwrap()["lockName"], name);
+    let mut events = shown_watch.line();
+    while !events.contains("reason") {
+        events = shown_watch.line();
+    }
+    assert!(escaped(&events) && events.contains(r"why\u{202e}") && !invisible(&events), "{events:?}");
 }
 
 #[test]

@@ -10,7 +10,9 @@ mod certificates;
 #[path = "../../../clients/rust/tests/testing/rules.rs"]
 mod client_rules;
 mod client_testing;
+mod completion;
 mod export;
+mod help;
 mod hold;
 mod marks;
 mod port_file;
@@ -21,6 +23,8 @@ mod redis;
 mod refusals;
 mod run;
 mod run_danger;
+mod run_descendants;
+mod run_refused;
 mod screen;
 mod serve;
 mod status;

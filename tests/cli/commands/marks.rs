@@ -1,12 +1,25 @@
 //! Traces of the commands of a test: marks in a file, and processes.
 
 use crate::support::{await_some, await_that};
-use nix::{errno::Errno, sys::signal::kill, unistd::Pid};
+use nix::{
+    errno::Errno,
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use std::fs;
 
 /// Whether the process has exited.
 pub(crate) fn is_gone(pid: &str) -> bool {
-    kill(Pid::from_raw(pid.trim().parse().unwrap()), None) == Err(Errno::ESRCH)
+    kill(parsed(pid), None) == Err(Errno::ESRCH)
+}
+
+/// Kills a process that the command of a test started.
+pub(crate) fn end(pid: &str) {
+    kill(parsed(pid), Signal::SIGKILL).unwrap();
+}
+
+fn parsed(pid: &str) -> Pid {
+    Pid::from_raw(pid.trim().parse().unwrap())
 }
 
 /// A file to which the commands of a test append marks, in the order of execution.

@@ -43,6 +43,13 @@ fn an_unknown_lease_cannot_be_renewed_or_released() {
     let id = "0ea85d06-5d6b-4f61-8a5f-1f5e5c1c0b11";
     server.run(&["release", "a", "--lease-id", id]).expect(1).says("is not known to the server");
     server.run(&["renew", "a", "--lease-id", id]).expect(1).says("stop the work");
+    // Nor does the server know it while the lock is held.
+    let taken = server.run(&["acquire", "a", "--ttl", "1m"]).expect(0);
+    let held = format!("the lock is now held under token {}", taken.field("token"));
+    for command in ["release", "renew"] {
+        let refused = server.run(&[command, "a", "--lease-id", id]).expect(1);
+        refused.says("is not known to the server: it ended a while ago, or never existed").says(&held);
+    }
 }
 
 #[test]

@@ -70,6 +70,13 @@ fn signals_are_forwarded() {
 }
 
 #[test]
+fn the_end_by_a_real_time_signal_has_its_exit_code_too() {
+    let server = Server::start();
+    server.run(&["run", "a", "--", "sh", "-c", "kill -s RTMIN $$"]).expect(128 + 34);
+    assert!(server.is_free("a"));
+}
+
+#[test]
 fn a_waiting_command_runs_after_that_of_the_holder() {
     let (server, marks) = (Server::start(), Marks::new());
     let script = |name: &str| format!("echo {name} begins >> {0}; sleep 0.3; echo {name} ends >> {0}", marks.path());

@@ -107,7 +107,7 @@ fn a_second_signal_ends_at_once() {
 #[test]
 fn an_operator_drains_the_server() {
     let server = Server::start();
-    let drained = server.run(&["drain"]).expect(0);
+    let drained = server.run(&["drain", "--yes"]).expect(0);
     assert!(drained.out.starts_with("draining: "), "{drained:?}");
     server.process.ended().expect(0);
 }

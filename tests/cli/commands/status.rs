@@ -90,7 +90,7 @@ fn a_wait_on_a_drained_server_says_that_nothing_was_granted() {
     let commands = [&["acquire", "a", "--wait", "3s"][..], &["run", "a", "--wait", "3s", "true"]];
     let waiting = commands.map(|command| server.spawn(command));
     await_that("the waiters", || server.waiters("a") == 2);
-    server.run(&["drain"]).expect(0);
+    server.run(&["drain", "--yes"]).expect(0);
     for waiting in waiting {
         let ended = waiting.ended().expect(69).says("so nothing was granted");
         assert!(!ended.err.contains("may or may not"), "{ended:?}");

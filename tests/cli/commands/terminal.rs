@@ -53,25 +53,26 @@ fn control_z_stops_the_job_and_fg_continues_it() {
 
 /// While the job is stopped, nobody renews its lease: no process of it may continue.
 #[test]
-fn control_z_also_stops_processes_that_ignore_it() {
-    let (server, marks) = (Server::start(), Marks::new());
-    let mut shell = Shell::start(&server);
+fn control_z_also_stops_processes_that_ignore_it_or_left_the_group() {
     // An ignored signal stays ignored across exec. A shell that starts children in a loop will not do: dash uses vfork,
     // and a parent whose child is stopped before its exec waits in state D, not T.
-    let stubborn =
-        format!("(trap \"\" TSTP; echo child_pid=$(exec sh -c \"echo \\$PPID\") >> {}; exec sleep 60) &", marks.path());
-    shell.commands(&format!("\"$FENCEPOST\" run a --ttl 30s -- sh -c '{stubborn} echo \"rea\"dy; cat'"));
-    shell.shows("ready");
-    let child = marks.await_value("child_pid");
-    let state = || std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
-    shell.types_until_echoed("one");
-    shell.types(CTRL_Z);
-    shell.shows("Stopped");
-    await_that("the child is stopped", || state().contains(") T "));
-    shell.commands("fg");
-    await_that("the child continues", || !state().contains(") T "));
-    shell.types_until_echoed("two");
-    shell.types(CTRL_D);
+    for start in ["trap \"\" TSTP; exec sh", "exec setsid sh"] {
+        let (server, marks) = (Server::start(), Marks::new());
+        let mut shell = Shell::start(&server);
+        let stubborn = format!("({start} -c \"echo child_pid=\\$\\$ >> {}; exec sleep 60\") &", marks.path());
+        shell.commands(&format!("\"$FENCEPOST\" run a --ttl 30s -- sh -c '{stubborn} echo \"rea\"dy; cat'"));
+        shell.shows("ready");
+        let child = marks.await_value("child_pid");
+        let state = || std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
+        shell.types_until_echoed("one");
+        shell.types(CTRL_Z);
+        shell.shows("Stopped");
+        await_that("the child is stopped", || state().contains(") T "));
+        shell.commands("fg");
+        await_that("the child continues", || !state().contains(") T "));
+        shell.types_until_echoed("two");
+        shell.types(CTRL_D);
+    }
 }
 
 #[test]
