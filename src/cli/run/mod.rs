@@ -129,7 +129,7 @@ pub(super) async fn release(lock: Lock, stderr: &Stderr) -> bool {
     match tokio::time::timeout(valid_for, lock.release()).await {
         Ok(Ok(released)) if released.was_held() => return true,
         Ok(Ok(released)) => {
-            let end = text::end(released.end);
+            let end = text::end(fencepost_client::raw::end(released.end));
             stderr.write_message(ERROR, &format!("the lease of {name} {end} before it was released"));
         }
         Ok(Err(error)) => stderr.write_message(ERROR, &format!("{name}: {error}")),
