@@ -7,8 +7,8 @@ use super::{
     text, waiting,
 };
 use fencepost_client::{
-    Acquire, AcquireError, Client, Lock,
-    v1::{AcquireResponse, LockHolder, acquire_response::Outcome},
+    Acquire, AcquireError, Client, Holder, Lock,
+    raw::v1::{AcquireResponse, LockHolder, acquire_response::Outcome},
 };
 use std::{future::IntoFuture, time::Duration};
 use tokio::sync::watch;
@@ -82,17 +82,19 @@ fn request(client: &Client, lock_name: &str, lock: &LockArgs) -> Result<Acquire,
 fn not_acquired(error: &AcquireError, name: &str, lock: &LockArgs, servers: &ServerArgs) -> NotAcquired {
     let refused = |message: String| Failure::new(NOT_ACQUIRED, message);
     let failure = match error {
-        AcquireError::Contended { holders, waiters } => {
-            let failure = refused(text::held(name, holders, *waiters));
+        AcquireError::Contended { holders, waiters, .. } => {
+            let holders = on_the_wire(holders);
+            let failure = refused(text::held(name, &holders, *waiters));
             return NotAcquired { failure, answer: Some(answer(Outcome::Contended, holders, *waiters)) };
         }
-        AcquireError::TimedOut { holders, waiters } => {
-            let held = text::held(name, holders, *waiters);
+        AcquireError::TimedOut { holders, waiters, .. } => {
+            let holders = on_the_wire(holders);
+            let held = text::held(name, &holders, *waiters);
             let failure = refused(format!("timed out after {}: {held}", text::span(lock.wait)));
             return NotAcquired { failure, answer: Some(answer(Outcome::TimedOut, holders, *waiters)) };
         }
         AcquireError::Invalid { message, violations } => Failure::new(USAGE, connect::invalid(message, violations)),
-        AcquireError::Exhausted { message, retry_after } => refused(connect::exhausted(message, *retry_after)),
+        AcquireError::Exhausted { message, retry_after, .. } => refused(connect::exhausted(message, *retry_after)),
         AcquireError::Ended => refused(connect::ENDED.to_owned()),
         AcquireError::Overtaken => refused(connect::OVERTAKEN.to_owned()),
         AcquireError::Unavailable { source }
@@ -107,8 +109,12 @@ fn not_acquired(error: &AcquireError, name: &str, lock: &LockArgs, servers: &Ser
     failure.into()
 }
 
-fn answer(outcome: Outcome, holders: &[LockHolder], waiters: u32) -> AcquireResponse {
-    AcquireResponse { outcome: outcome.into(), holders: holders.to_vec(), waiters, ..Default::default() }
+fn on_the_wire(holders: &[Holder]) -> Vec<LockHolder> {
+    holders.iter().cloned().map(Into::into).collect()
+}
+
+fn answer(outcome: Outcome, holders: Vec<LockHolder>, waiters: u32) -> AcquireResponse {
+    AcquireResponse { outcome: outcome.into(), holders, waiters, ..Default::default() }
 }
 
 #[cfg(test)]
@@ -123,12 +129,14 @@ mod tests {
     #[test]
     fn refusals_name_the_holder() {
         let holder = LockHolder { holder: "worker-7".to_owned(), fencing_token: 9, ..Default::default() };
-        let refused = refusal(&AcquireError::Contended { holders: vec![holder.clone()], waiters: 2 }, Duration::ZERO);
+        let (name, holders) = ("a".to_owned(), vec![Holder::from(holder)]);
+        let contended = AcquireError::Contended { name: name.clone(), holders: holders.clone(), waiters: 2 };
+        let refused = refusal(&contended, Duration::ZERO);
         let message = "a is held by worker-7 (token 9) for another 0 ms; 2 waiters";
         assert_eq!(refused.failure, Failure::new(NOT_ACQUIRED, message));
         let answer = refused.answer.unwrap();
         assert_eq!((answer.outcome(), answer.waiters), (Outcome::Contended, 2));
-        let late = AcquireError::TimedOut { holders: vec![holder], waiters: 0 };
+        let late = AcquireError::TimedOut { name, holders, waiters: 0 };
         let refused = refusal(&late, Duration::from_secs(10));
         assert!(refused.failure.message.starts_with("timed out after 10 s: a is held by worker-7"), "{refused:?}");
         assert_eq!(refused.answer.unwrap().outcome(), Outcome::TimedOut);

@@ -12,7 +12,7 @@ use super::{
     text,
 };
 use clap::{Args, CommandFactory, FromArgMatches};
-use fencepost_client::v1::ListRequest;
+use fencepost_proto::v1::ListRequest;
 use std::time::Duration;
 use tokio::time::timeout;
 

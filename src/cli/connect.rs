@@ -5,9 +5,8 @@ use super::{
     exit::{Failure, NOT_ACQUIRED, UNAVAILABLE, USAGE},
     text,
 };
-use fencepost_client::{CallError, Client, ConfigError, FieldViolation, TlsFailure, v1::GetRequest};
-use std::{error::Error, time::Duration};
-use tonic::Code;
+use fencepost_client::{CallError, Client, Code, ConfigError, FieldViolation, TlsFailure, raw::v1::GetRequest};
+use std::time::Duration;
 
 /// How long a failed call is retried. Short, because a person is waiting.
 pub(super) const RETRY_FOR: Duration = Duration::from_secs(2);
@@ -62,22 +61,13 @@ pub(super) fn failed(error: &CallError, kind: CallKind, args: &ServerArgs) -> Fa
         tls: error.tls_failure().cloned(),
         unreachable: error.is_unreachable(),
         unanswered: error.is_outcome_unknown(),
-        cause: root_cause(error),
+        cause: error.cause(),
         did_nothing: error.did_nothing(),
         reason: error.reason().unwrap_or_default(),
         violations: error.field_violations(),
         retry_delay: error.retry_delay(),
     };
     call.explain(kind, &args.addresses().join(", "))
-}
-
-/// The message of the innermost error of a chain. The outer ones only say that an inner one occurred.
-pub(super) fn root_cause(error: &dyn Error) -> String {
-    let mut cause = error;
-    while let Some(below) = cause.source() {
-        cause = below;
-    }
-    cause.to_string()
 }
 
 /// The details of a failed call.
@@ -97,7 +87,7 @@ struct FailedCall {
 
 impl FailedCall {
     fn explain(&self, kind: CallKind, servers: &str) -> Failure {
-        if let Some(message) = &self.explanation {
+        if let Some(message) = self.explanation.as_ref().filter(|_| self.code != Code::Unimplemented) {
             let unknown = match &self.tls {
                 _ if !self.unanswered || kind == CallKind::Read => "",
                 Some(_) => "; the call may or may not have taken effect: check with 'fencepost get'",
@@ -151,7 +141,7 @@ impl FailedCall {
                      one that has them if --admin-service is admin)"
                 ),
             ),
-            (code, _) => Failure::new(UNAVAILABLE, format!("{servers} refused the call: {message} ({code:?})")),
+            (code, _) => Failure::new(UNAVAILABLE, format!("{servers} refused the call: {message} ({code})")),
         }
     }
 }
@@ -164,7 +154,8 @@ fn tls_advice(failure: &TlsFailure) -> &'static str {
         TlsFailure::NotYetValid => "; correct the clock, or give the server another one",
         TlsFailure::WrongName { .. } => "; name the server as its certificate does, or issue one for this name",
         TlsFailure::BadCertificate(_) => "; give the server another one",
-        TlsFailure::NotTls => "; is it a server without TLS? Then write host:port without https://",
+        // Its text says what to do.
+        TlsFailure::NotTls => "",
         TlsFailure::ClientCertificateMissing => "; pass one with --cert and --key (FENCEPOST_CERT, FENCEPOST_KEY)",
         TlsFailure::ClientCertificateRefused(_) => {
             "; pass one that is valid and issued by an authority that the server trusts (--cert, --key)"

@@ -3,14 +3,14 @@
 use super::{
     args::CallArgs,
     calls::{print, show::locks},
-    connect::{CallKind, RETRY_FOR, client, failed, root_cause},
+    connect::{CallKind, RETRY_FOR, client, failed},
     exit::{Failure, NO, OUTPUT, USAGE},
     look::{ERROR, GOOD, Look},
     text,
 };
 use crate::server::STORE_METADATA;
 use clap::Args;
-use fencepost_client::{CallError, Moment, ServerAddress, Tls};
+use fencepost_client::{CallError, Moment, ServerAddress, Tls, raw};
 use futures_util::future::join_all;
 use serde::Serialize;
 use std::time::Duration;
@@ -101,7 +101,7 @@ pub(super) async fn status(args: StatusArgs) -> Result<(), Failure> {
 async fn ask(address: String, tls: &Tls) -> Result<Server, Failure> {
     let parsed: ServerAddress = address.parse().map_err(|error| Failure::new(USAGE, format!("{error}")))?;
     let check = async {
-        let mut health = HealthClient::new(parsed.connect(tls).await.map_err(|error| explained(&error))?);
+        let mut health = HealthClient::new(raw::connect(&parsed, tls).await.map_err(|error| explained(&error))?);
         let answer = health.check(HealthCheckRequest::default()).await;
         let answer = answer.map_err(|status| status.message().to_owned())?;
         // Only visible characters.
@@ -118,7 +118,7 @@ async fn ask(address: String, tls: &Tls) -> Result<Server, Failure> {
 }
 
 fn explained(error: &CallError) -> String {
-    error.explanation().map_or_else(|| root_cause(error), str::to_owned)
+    error.explanation().map_or_else(|| error.cause(), str::to_owned)
 }
 
 fn json(status: &Status) -> Result<String, Failure> {

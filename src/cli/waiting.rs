@@ -5,7 +5,7 @@ use super::{look, text};
 use crate::telemetry::{self, FlushOnDrop};
 use fencepost_client::{
     Client,
-    v1::{GetRequest, LockHolder},
+    raw::v1::{GetRequest, LockHolder},
 };
 use nix::unistd::{getpgrp, tcgetpgrp};
 use std::{

@@ -2,7 +2,8 @@
 //! `tests/interop/README.md` has the protocol. Requests run concurrently.
 
 use fencepost_client::{
-    AcquireError, CallError, Client, Held, Lock, LockLost, LossCause, ReleaseError, Status, Tls, v1,
+    AcquireError, CallError, Client, Held, Holder, LeaseEnd, Lock, LockLost, LossCause, ReleaseError, Status, Tls,
+    raw::{self, v1},
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -302,13 +303,13 @@ fn millis(request: &Value, field: &str) -> Duration {
     Duration::from_millis(number(request, field))
 }
 
-fn end_name(end: v1::LeaseEnd) -> String {
-    end.as_str_name().trim_start_matches("LEASE_END_").to_lowercase()
+fn end_name(end: Option<LeaseEnd>) -> String {
+    raw::end(end).as_str_name().trim_start_matches("LEASE_END_").to_lowercase()
 }
 
 fn loss_name(cause: LossCause) -> String {
     match cause {
-        LossCause::Silence => "silence".to_owned(),
+        LossCause::ReleasedElsewhere => "released".to_owned(),
         other => format!("{other:?}").to_lowercase(),
     }
 }
@@ -348,24 +349,16 @@ impl From<LockLost> for Failure {
 impl From<CallError> for Failure {
     fn from(error: CallError) -> Self {
         if error.is_outcome_unknown() {
-            return failure("outcome_unknown", error.message());
+            return failure("outcome_unknown", &error.to_string());
         }
-        // The canonical name of a code: InvalidArgument is INVALID_ARGUMENT.
-        let mut code = String::new();
-        for letter in format!("{:?}", error.code()).chars() {
-            if letter.is_uppercase() && !code.is_empty() {
-                code.push('_');
-            }
-            code.push(letter.to_ascii_uppercase());
-        }
-        refused(&code, &error.reason().unwrap_or_default(), error.message())
+        refused(error.code().name(), &error.reason().unwrap_or_default(), &error.to_string())
     }
 }
 
 impl From<ReleaseError> for Failure {
     fn from(error: ReleaseError) -> Self {
         match error {
-            ReleaseError::Refused { source } => source.into(),
+            ReleaseError::Refused { cause } => cause.into(),
             other => failure("outcome_unknown", &other.to_string()),
         }
     }
@@ -374,13 +367,13 @@ impl From<ReleaseError> for Failure {
 impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
         let message = error.to_string();
-        let busy = |kind, holders: &[v1::LockHolder], waiters| {
-            let holder = holders.first().map(|holder| &holder.holder);
+        let busy = |kind, holders: &[Holder], waiters| {
+            let holder = holders.first().map(|holder| &holder.label);
             Self(json!({ "error": kind, "message": message, "holder": holder, "waiters": waiters }))
         };
         match &error {
-            AcquireError::Contended { holders, waiters } => busy("contended", holders, *waiters),
-            AcquireError::TimedOut { holders, waiters } => busy("timed_out", holders, *waiters),
+            AcquireError::Contended { holders, waiters, .. } => busy("contended", holders, *waiters),
+            AcquireError::TimedOut { holders, waiters, .. } => busy("timed_out", holders, *waiters),
             AcquireError::Invalid { .. } => refused("INVALID_ARGUMENT", "INVALID_FIELD", &message),
             AcquireError::Exhausted { .. } => refused("RESOURCE_EXHAUSTED", "", &message),
             AcquireError::Ended => refused("ABORTED", "REQUEST_ENDED", &message),

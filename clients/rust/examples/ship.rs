@@ -11,7 +11,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         shipped = ship(lock.held()) => println!("{}", shipped?),
         lost = lock.lost() => return Err(lost.into()), // drops the work
     }
-    println!("release: {:?}", lock.release().await?.end);
+    println!("held until the release: {}", lock.release().await?.was_held());
     Ok(())
 }
 

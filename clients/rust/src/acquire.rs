@@ -3,6 +3,7 @@
 use crate::attempts::{Attempts, Route};
 use crate::client::Client;
 use crate::clock::Moment;
+use crate::code::Code;
 use crate::core::Backoff;
 use crate::error::{CallError, FieldViolation};
 use crate::facts::LATE_DIVISOR;
@@ -10,11 +11,11 @@ use crate::lock::Lock;
 use crate::proto::wire;
 use crate::unary_renewal;
 use crate::v1;
+use crate::values::{Holder, LeaseEnd};
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::sync::watch;
-use tonic::Code;
 use uuid::Uuid;
 use v1::acquire_response::Outcome;
 
@@ -28,7 +29,7 @@ pub struct Acquire {
     client: Client,
     request: v1::AcquireRequest,
     wait: Duration,
-    ttl: Duration,
+    ttl: Option<Duration>,
     position: Option<watch::Sender<Option<u32>>>,
 }
 
@@ -36,13 +37,15 @@ impl Acquire {
     pub(crate) fn new(client: Client, lock_name: String) -> Self {
         let holder = client.shared.core.holder.clone();
         let request = v1::AcquireRequest { lock_name, holder, ..Default::default() };
-        Self { client, request, wait: Duration::ZERO, ttl: Duration::ZERO, position: None }
+        Self { client, request, wait: Duration::ZERO, ttl: None, position: None }
     }
 
     /// How long the lease lasts without a renewal: the lock of a holder that dies is free after this time. Choose at
-    /// least three times the longest pause that the holder must survive. The server's default (30 s) unless set.
+    /// least three times the longest pause that the holder must survive. Unless set, none is sent, and the server's
+    /// default applies ([`TTL_DEFAULT`](crate::bounds::TTL_DEFAULT)). [`Held::ttl`](crate::Held::ttl) has what the
+    /// server answered.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
+        self.ttl = Some(ttl);
         self.request.ttl = wire(ttl);
         self
     }
@@ -108,11 +111,11 @@ impl Acquire {
     async fn acquire(self) -> Result<Lock, AcquireError> {
         let wait_until = Moment::now().plus(self.wait);
         let chose_id = self.request.request_id.is_empty();
-        let (mut wait, mut pauses) = (self.wait, Backoff::default());
+        let (mut wait, mut pauses, ttl) = (self.wait, Backoff::default(), self.ttl);
         loop {
             let lock = self.clone().grant(wait).await?;
             let token = lock.token();
-            if let Some(lock) = renewed_if_late(lock).await {
+            if let Some(lock) = renewed_if_late(lock, ttl).await {
                 return Ok(lock);
             }
             // The lease was over when the grant arrived. A new request may use the rest of the wait, after a pause: the
@@ -129,31 +132,34 @@ impl Acquire {
     /// The granted lock, which may have arrived too late.
     async fn grant(mut self, wait: Duration) -> Result<Lock, AcquireError> {
         self.request.wait_timeout = wire(wait);
-        let shared = self.client.shared;
+        let (shared, name) = (self.client.shared, self.request.lock_name.clone());
         let route = Route::Session { keeper: shared.keeper.clone(), position: self.position };
         let mut acquired = Attempts::new(shared.core.clone(), route, self.request, true).run().await?;
         // No await from here on: the lease is either owned by a lock or being released.
-        let lease = acquired.lease(&shared.core, self.ttl);
+        let lease = acquired.lease(&shared.core);
         let answer = acquired.timed.message;
         match answer.outcome() {
             Outcome::Acquired => {}
-            Outcome::TimedOut => return Err(AcquireError::timed_out(answer)),
+            Outcome::TimedOut => return Err(AcquireError::timed_out(name, answer)),
             // The answer to a retry that arrived when the wait was over.
-            Outcome::Contended if !wait.is_zero() => return Err(AcquireError::timed_out(answer)),
-            Outcome::Contended => return Err(AcquireError::contended(answer)),
+            Outcome::Contended if !wait.is_zero() => return Err(AcquireError::timed_out(name, answer)),
+            Outcome::Contended => return Err(AcquireError::contended(name, answer)),
             Outcome::Unspecified => return Err(AcquireError::Answer),
         }
         let lease = lease.ok_or(AcquireError::Answer)?;
-        Ok(Lock::start(shared, lease, answer.previous_end()))
+        Ok(Lock::start(shared, lease, LeaseEnd::of(answer.previous_end())))
     }
 }
 
 /// Renews a lock of whose lease less than half is left, so that its work does not begin with a lease that is about to
 /// end. Returns `None` if the lease is over: the lock is released in the background.
 ///
+/// The answer to a repeated request has what is left of the TTL, so the TTL that was asked for counts, if it is longer.
+///
 /// Dropped, it releases the lock.
-async fn renewed_if_late(lock: Lock) -> Option<Lock> {
-    if lock.is_valid() && lock.valid_for() < lock.ttl() / LATE_DIVISOR {
+async fn renewed_if_late(lock: Lock, asked: Option<Duration>) -> Option<Lock> {
+    let ttl = asked.map_or(lock.ttl(), |asked| asked.max(lock.ttl()));
+    if lock.is_valid() && lock.valid_for() < ttl / LATE_DIVISOR {
         unary_renewal::once(&lock.core, &lock.state).await;
     }
     lock.is_valid().then_some(lock)
@@ -182,53 +188,60 @@ impl IntoFuture for Acquire {
 #[non_exhaustive]
 pub enum AcquireError {
     /// The lock is not free, and no wait was requested.
-    #[error("contended: {}", describe(.holders, *.waiters))]
+    #[error("{}", describe(.name, "", .holders, *.waiters))]
     Contended {
+        /// The lock's name.
+        name: String,
         /// The holders; empty while the lock is offered to the next waiter. At most one, until there are shared locks.
-        holders: Vec<v1::LockHolder>,
+        holders: Vec<Holder>,
         /// The number of waiters.
         waiters: u32,
     },
     /// The wait ended without a grant.
-    #[error("timed out: {}", describe(.holders, *.waiters))]
+    #[error("{}", describe("it", &format!("timed out waiting for {name}: "), .holders, *.waiters))]
     TimedOut {
+        /// The lock's name.
+        name: String,
         /// The holders; empty while the lock is offered to the next waiter. At most one, until there are shared locks.
-        holders: Vec<v1::LockHolder>,
+        holders: Vec<Holder>,
         /// The number of other waiters.
         waiters: u32,
     },
     /// The request breaks a rule. Retrying it is useless.
-    #[error("invalid request: {message}")]
+    #[error("{message} (INVALID_FIELD)")]
     Invalid {
         /// The server's message, or this client's if the request is too large to send.
         message: String,
         /// The fields and the rules that they broke.
         violations: Vec<FieldViolation>,
     },
-    /// The queue of this lock or of this server is full. Retry after `retry_after`.
-    #[error("too many waiters: {message}")]
+    /// A queue, a session or the whole server is full. Retry after `retry_after`.
+    #[error("{}", with_reason(.message, .reason))]
     Exhausted {
         /// The server's message.
         message: String,
+        /// Which limit is reached, such as `QUEUE_FULL`; may be empty.
+        reason: String,
         /// How long to wait before retrying, if the server said so.
         retry_after: Option<Duration>,
     },
     /// The request with this id has already ended: retry with a new id. After a retry it means that the servers did not
     /// hear from the request for too long: they gave up its queue position, or its lease ended before the answer
     /// arrived. The client starts again by itself unless the id was set or the wait is over.
-    #[error("this request has already ended")]
+    #[error("this request has already ended (REQUEST_ENDED)")]
     Ended,
     /// Another caller retried this request id with a higher attempt number.
-    #[error("a newer attempt of this request took over")]
+    #[error("a newer attempt of this request took over (OVERTAKEN)")]
     Overtaken,
-    /// No server could be reached, and nothing was sent. Retry later.
-    #[error("no server could be reached: {source}")]
+    /// Nothing was done, and a later retry may succeed: no server could be reached, or each one that answered said that
+    /// it did nothing, because it drains or cannot reach its store ([`CallError::reason`]).
+    #[error(transparent)]
     Unavailable {
         /// The error of the last transmission.
         source: CallError,
     },
     /// The server may have granted the lock; a background cleanup releases it.
-    #[error("{source}")]
+    #[error(transparent)]
     OutcomeUnknown {
         /// The error of the last transmission.
         source: CallError,
@@ -241,24 +254,28 @@ pub enum AcquireError {
         token: u64,
     },
     /// The server refused the call for another reason.
-    #[error("refused by the server: {source}")]
+    #[error(transparent)]
     Refused {
         /// The server's error.
         source: CallError,
     },
     /// The server's answer is malformed, or from a newer version.
-    #[error("unknown answer from the server")]
+    #[error("the server's answer is malformed, or from a newer version")]
     Answer,
 }
 
 impl AcquireError {
-    fn contended(answer: v1::AcquireResponse) -> Self {
-        Self::Contended { holders: answer.holders, waiters: answer.waiters }
+    fn contended(name: String, answer: v1::AcquireResponse) -> Self {
+        Self::Contended { name, holders: holders(answer.holders), waiters: answer.waiters }
     }
 
-    fn timed_out(answer: v1::AcquireResponse) -> Self {
-        Self::TimedOut { holders: answer.holders, waiters: answer.waiters }
+    fn timed_out(name: String, answer: v1::AcquireResponse) -> Self {
+        Self::TimedOut { name, holders: holders(answer.holders), waiters: answer.waiters }
     }
+}
+
+fn holders(holders: Vec<v1::LockHolder>) -> Vec<Holder> {
+    holders.into_iter().map(Into::into).collect()
 }
 
 impl From<CallError> for AcquireError {
@@ -266,29 +283,38 @@ impl From<CallError> for AcquireError {
         if source.is_outcome_unknown() {
             return Self::OutcomeUnknown { source };
         }
-        if source.is_unreachable() {
+        if source.is_unavailable() {
             return Self::Unavailable { source };
         }
         let message = source.message().to_owned();
-        match (source.code(), source.reason().as_deref()) {
+        match (source.code(), source.reason()) {
             (Code::InvalidArgument, _) => Self::Invalid { message, violations: source.field_violations() },
-            (Code::ResourceExhausted, _) => Self::Exhausted { message, retry_after: source.retry_delay() },
-            (Code::Aborted, Some("OVERTAKEN")) => Self::Overtaken,
-            (Code::Aborted, Some("REQUEST_ENDED")) => Self::Ended,
+            (Code::ResourceExhausted, reason) => {
+                let (reason, retry_after) = (reason.unwrap_or_default(), source.retry_delay());
+                Self::Exhausted { message, reason, retry_after }
+            }
+            (Code::Aborted, Some(reason)) if reason == "OVERTAKEN" => Self::Overtaken,
+            (Code::Aborted, Some(reason)) if reason == "REQUEST_ENDED" => Self::Ended,
             _ => Self::Refused { source },
         }
     }
 }
 
-fn describe(holders: &[v1::LockHolder], waiters: u32) -> String {
-    let labels: Vec<_> = holders.iter().map(|it| it.holder.as_str()).filter(|label| !label.is_empty()).collect();
-    if holders.is_empty() {
-        format!("offered to the next waiter, {waiters} waiting")
+fn with_reason(message: &str, reason: &str) -> String {
+    if reason.is_empty() { message.to_owned() } else { format!("{message} ({reason})") }
+}
+
+/// Who holds the lock `name`, and how many wait.
+fn describe(name: &str, before: &str, holders: &[Holder], waiters: u32) -> String {
+    let labels: Vec<_> = holders.iter().map(|it| it.label.as_str()).filter(|label| !label.is_empty()).collect();
+    let state = if holders.is_empty() {
+        "is being offered to the next waiter".to_owned()
     } else if labels.is_empty() {
-        format!("held, {waiters} waiting")
+        "is held".to_owned()
     } else {
-        format!("held by {}, {waiters} waiting", labels.join(" and "))
-    }
+        format!("is held by {}", labels.join(" and "))
+    };
+    format!("{before}{name} {state}, {waiters} waiting")
 }
 
 #[cfg(test)]
@@ -296,11 +322,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_names_the_holders() {
-        let holder = |label: &str| v1::LockHolder { holder: label.to_owned(), ..Default::default() };
-        assert_eq!(describe(&[], 1), "offered to the next waiter, 1 waiting");
-        assert_eq!(describe(&[holder("")], 0), "held, 0 waiting");
-        assert_eq!(describe(&[holder("a")], 2), "held by a, 2 waiting");
-        assert_eq!(describe(&[holder("a"), holder(""), holder("b")], 2), "held by a and b, 2 waiting");
+    fn a_refusal_names_the_lock_and_its_holders() {
+        let holder = |label: &str| Holder { label: label.to_owned(), ..Default::default() };
+        for (holders, state) in [
+            (vec![], "is being offered to the next waiter, 2 waiting"),
+            (vec![holder("")], "is held, 2 waiting"),
+            (vec![holder("a")], "is held by a, 2 waiting"),
+            (vec![holder("a"), holder(""), holder("b")], "is held by a and b, 2 waiting"),
+        ] {
+            let (name, waiters) = ("orders/42".to_owned(), 2);
+            let contended = AcquireError::Contended { name: name.clone(), holders: holders.clone(), waiters };
+            assert_eq!(contended.to_string(), format!("orders/42 {state}"));
+            let late = AcquireError::TimedOut { name, holders, waiters };
+            assert_eq!(late.to_string(), format!("timed out waiting for orders/42: it {state}"));
+        }
     }
 }

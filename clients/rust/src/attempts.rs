@@ -11,6 +11,7 @@
 
 use crate::cleanup;
 use crate::clock::Moment;
+use crate::code::Code;
 use crate::core::Core;
 use crate::error::CallError;
 use crate::keeper::Keeper;
@@ -24,7 +25,7 @@ use crate::validity::Reading;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tonic::{Code, Status};
+use tonic::Status;
 use uuid::Uuid;
 use v1::lock_service_client::LockServiceClient;
 use v1::session_response::Message;
@@ -55,14 +56,14 @@ pub(crate) struct Acquired {
 }
 
 impl Acquired {
-    /// The granted lease, for the requested TTL.
-    pub(crate) fn lease(&mut self, core: &Core, ttl: Duration) -> Option<Arc<LeaseState>> {
+    /// The granted lease.
+    pub(crate) fn lease(&mut self, core: &Core) -> Option<Arc<LeaseState>> {
         if let Some(grant) = self.grant.take() {
             return Some(grant.keep());
         }
         let lease = self.timed.message.lease.take()?;
         let reading = self.timed.reading(&lease);
-        Some(Arc::new(LeaseState::new(core.next_key(), lease, reading, ttl)))
+        Some(Arc::new(LeaseState::new(core.next_key(), lease.into(), reading)))
     }
 }
 
@@ -178,12 +179,13 @@ impl Attempts {
         let server = self.core.servers.preferred();
         let lane = if self.wait.is_zero() { Lane::Prompt } else { Lane::Waiting };
         let request = self.next_request(false);
-        let mut client = LockServiceClient::new(self.core.servers.channel(server, lane));
+        let channel = self.core.servers.channel(server, lane);
+        let mut client = LockServiceClient::new(channel.connection.clone());
         let limit = self.limit();
         let sent_at = Moment::now();
         let answer = self.core.within(limit, request, |request| client.acquire(request)).await;
         let timed = answer.map(|message| Acquired { timed: Timed { sent_at, message }, grant: None });
-        (server, timed.map_err(CallError::new))
+        (server, self.core.answered(&channel, timed))
     }
 
     /// How long the next transmission may take.

@@ -6,10 +6,11 @@ use crate::clock::Moment;
 use crate::core::Core;
 use crate::error::CallError;
 use crate::servers::Lane;
+use crate::silence;
 use crate::v1;
 use std::sync::Arc;
 use std::time::Duration;
-use tonic::{Status, Streaming};
+use tonic::Streaming;
 use v1::admin_service_client::AdminServiceClient;
 use v1::lock_service_client::LockServiceClient;
 
@@ -106,9 +107,10 @@ impl Calls {
     /// Drains *one* server: the first one added to the client. Sent once, never retried elsewhere.
     pub async fn drain(&self, request: v1::DrainRequest) -> Result<v1::DrainResponse, CallError> {
         let core = &self.core;
-        let mut client = AdminServiceClient::new(core.servers.channel(0, Lane::Prompt));
-        let answer = core.within(core.call_timeout, request, |request| client.drain(request));
-        answer.await.map_err(|status| core.servers.explain(0, CallError::new(status)))
+        let channel = core.servers.channel(0, Lane::Prompt);
+        let mut client = AdminServiceClient::new(channel.connection.clone());
+        let answer = core.within(core.call_timeout, request, |request| client.drain(request)).await;
+        core.answered(&channel, answer).map_err(|error| core.servers.explain(0, error))
     }
 
     /// Streams events of the locks with a prefix. Opening is retried; a broken stream is not resumed, because events
@@ -122,7 +124,7 @@ impl Calls {
                 let timer = core.sleep(core.call_timeout);
                 tokio::select! {
                     stream = client.watch(request) => stream.map(tonic::Response::into_inner),
-                    () = timer => Err(Status::deadline_exceeded("no answer in time")),
+                    () = timer => Err(silence::no_answer()),
                 }
             }
         };

@@ -6,6 +6,7 @@
 
 use crate::attempts::{Attempts, Route, may_be_applied};
 use crate::core::Core;
+use crate::events;
 use crate::keeper::Keeper;
 use crate::operation::Operation;
 use crate::releasing::Releasing;
@@ -25,8 +26,10 @@ pub(crate) async fn operation(
     match operation.outcome(&core, core.call_timeout).await {
         Ok(answer) => {
             if let Some(grant) = answer.grant {
-                let released = Releasing::start(core, keeper, &grant.lease).finish().await;
-                tracing::debug!(?released, "released the lease of an abandoned acquire");
+                tracing::debug!(lock = grant.lease.name, "an abandoned acquire was granted and is released");
+                if let Err(error) = Releasing::start(core, keeper, &grant.lease).finish().await {
+                    events::not_released(&grant.lease.name, &error);
+                }
             }
         }
         Err(error) if may_be_applied(&error, retried) => self::request(core, request).await,
@@ -39,15 +42,18 @@ pub(crate) async fn operation(
 /// the retry bound. Dropped with the runtime, it leaves a queue position for 3 s, or a lease for its TTL.
 pub(crate) async fn request(core: Arc<Core>, mut request: v1::AcquireRequest) {
     request.wait_timeout = None;
+    let lock_name = request.lock_name.clone();
     let answer = match Attempts::new(core.clone(), Route::Unary, request, false).run().await {
         Ok(answer) => answer.timed.message,
-        Err(error) => return tracing::debug!(%error, "could not clean up an abandoned acquire"),
+        Err(error) => return events::not_released(&lock_name, &error),
     };
     // Neither held nor queued: nothing to do.
     if answer.outcome() == Outcome::Acquired
-        && let Some(v1::Lease { lock_name, lease_id, .. }) = answer.lease
+        && let Some(v1::Lease { lease_id, .. }) = answer.lease
     {
-        let released = crate::release::call(&core, v1::ReleaseRequest { lock_name, lease_id }).await;
-        tracing::debug!(?released, "released the lease of an abandoned acquire");
+        let request = v1::ReleaseRequest { lock_name: lock_name.clone(), lease_id };
+        if let Err(error) = crate::release::call(&core, request).await {
+            events::not_released(&lock_name, &error);
+        }
     }
 }

@@ -3,23 +3,20 @@
 use crate::acquire::{Acquire, AcquireError};
 use crate::address::{AddressError, ServerAddress, is_loopback};
 use crate::bearer::Bearer;
+use crate::bounds::RETRY_FOR_DEFAULT;
 use crate::calls::Calls;
 use crate::clock::Moment;
 use crate::core::Core;
 use crate::environment;
-use crate::held::Held;
 use crate::keeper::Keeper;
 use crate::lease::LeaseState;
 use crate::lock::Lock;
-use crate::proto::duration;
-use crate::run::RunError;
 use crate::servers::{Server, Servers};
 use crate::status::LossCause;
 use crate::tls::{Tls, TlsFileError};
-use crate::v1;
 use crate::validate;
 use crate::validity::Reading;
-use std::future::Future;
+use crate::values::Lease;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -29,9 +26,16 @@ use tonic::transport::Endpoint;
 /// which their locks are acquired, renewed and released.
 ///
 /// Background tasks run on the tokio runtime that the client was built in: locks are renewed only while it runs.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Client {
     pub(crate) shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let core = &self.shared.core;
+        f.debug_struct("Client").field("servers", &core.servers).field("holder", &core.holder).finish_non_exhaustive()
+    }
 }
 
 /// Dropped with the last client and the last lock.
@@ -65,7 +69,8 @@ impl Client {
         ClientBuilder::default()
     }
 
-    /// Prepares to acquire a lock: set options, then await it. Without [`wait`](Acquire::wait) it is a try-acquire.
+    /// Prepares to acquire a lock: set options, then await it, or [`run`](Acquire::run) a body under it. Without
+    /// [`wait`](Acquire::wait) it is a try-acquire, which fails at once if somebody else holds the lock.
     ///
     /// ```no_run
     /// # async fn example(client: fencepost_client::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -98,28 +103,12 @@ impl Client {
         }
     }
 
-    /// Runs a body under a lock if the lock is free. Short for `acquire(lock_name).run(body)`, see [`Acquire::run`].
-    ///
-    /// ```no_run
-    /// # async fn example(client: fencepost_client::Client) -> Result<(), Box<dyn std::error::Error>> {
-    /// # async fn ship(token: u64) -> Result<u32, std::io::Error> { Ok(1) }
-    /// let shipped: Result<u32, std::io::Error> =
-    ///     client.with_lock("orders/42", |lock| async move { ship(lock.token()).await }).await?;
-    /// # Ok(()) }
-    /// ```
-    pub async fn with_lock<F, Fut>(&self, lock_name: impl Into<String>, body: F) -> Result<Fut::Output, RunError>
-    where
-        F: FnOnce(Held) -> Fut,
-        Fut: Future,
-    {
-        self.acquire(lock_name).run(body).await
-    }
-
     /// Renews a lease that was acquired through [`calls`](Self::calls) or handed over by another process.
     ///
-    /// `sent_at` and `held_for` must come from the answer that `lease.ttl` was taken from ([`Calls::acquire_timed`],
-    /// [`Calls::renew_timed`]). If the lease is no longer valid by these values, the lock is lost from the start. Only
-    /// one process may renew a lease: the previous one must have stopped ([`Lock::into_lease`]).
+    /// `sent_at` and `held_for` must come from the answer that `lease.ttl` was taken from
+    /// ([`acquire_timed`](Calls::acquire_timed), [`renew_timed`](Calls::renew_timed)). If the lease is no longer valid
+    /// by these values, the lock is lost from the start. Only one process may renew a lease: the previous one must have
+    /// stopped ([`Lock::into_lease`]).
     ///
     /// The lock is also lost from the start, with [`LossCause::Invalid`], if the lock name (1 to 512 bytes without
     /// control characters) or the lease id (a UUID) is malformed: a server would refuse the whole message, and the
@@ -127,28 +116,27 @@ impl Client {
     ///
     /// ```no_run
     /// # async fn example(client: fencepost_client::Client, lock_name: String, lease_id: String) -> Option<()> {
-    /// use fencepost_client::v1;
+    /// use fencepost_client::{Lease, raw::v1};
     /// let request = v1::RenewRequest { lock_name: lock_name.clone(), lease_id: lease_id.clone(), ttl: None };
     /// let answer = client.calls().renew_timed(request).await.ok()?;
-    /// let (ttl, fencing_token) = (answer.message.ttl?, answer.message.fencing_token);
+    /// let (ttl, token) = (answer.message.ttl?.try_into().ok()?, answer.message.fencing_token);
     /// let held_for = answer.message.held_for.and_then(|time| time.try_into().ok()).unwrap_or_default();
-    /// let lease = v1::Lease { lock_name, lease_id, fencing_token, ttl: Some(ttl), ..Default::default() };
+    /// let lease = Lease { lock_name, lease_id, token, ttl, ..Default::default() };
     /// let lock = client.keep(lease, answer.sent_at, held_for);
     /// # drop(lock); Some(()) }
     /// ```
-    pub fn keep(&self, lease: v1::Lease, sent_at: Moment, held_for: Duration) -> Lock {
-        let ttl = duration(lease.ttl);
-        let reading = Reading { sent: sent_at, read: Moment::now(), held_for, ttl };
+    pub fn keep(&self, lease: Lease, sent_at: Moment, held_for: Duration) -> Lock {
+        let reading = Reading { sent: sent_at, read: Moment::now(), held_for, ttl: lease.ttl };
         let validate = validate::check(&lease);
-        let mut state = LeaseState::new(self.shared.core.next_key(), lease, reading, ttl);
+        let mut state = LeaseState::new(self.shared.core.next_key(), lease, reading);
         if let Err(rule) = validate {
             tracing::warn!(rule, "cannot keep this lease");
             state = state.already_lost(LossCause::Invalid);
         }
-        Lock::start(self.shared.clone(), Arc::new(state), v1::LeaseEnd::Unspecified)
+        Lock::start(self.shared.clone(), Arc::new(state), None)
     }
 
-    /// The raw calls of the API.
+    /// The raw calls of the API, with the types of the wire ([`raw`](crate::raw)).
     pub fn calls(&self) -> Calls {
         Calls { core: self.shared.core.clone() }
     }
@@ -184,7 +172,7 @@ enum Target {
 
 impl Default for ClientBuilder {
     fn default() -> Self {
-        let (call_timeout, retry_for) = (Duration::from_secs(5), Duration::from_secs(10));
+        let (call_timeout, retry_for) = (Duration::from_secs(5), RETRY_FOR_DEFAULT);
         Self { servers: Vec::new(), tls: None, bearer: Bearer::default(), holder: None, call_timeout, retry_for }
     }
 }
@@ -229,9 +217,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Adds a server with your own connection settings, such as a proxy; [`tls`](Self::tls) does not apply to it. Keep
-    /// HTTP/2 pings on, with short timeouts: they are how a waiting call detects a dead connection.
-    pub fn endpoint(mut self, endpoint: Endpoint) -> Self {
+    /// Adds a server with connection settings of tonic, a type of the wire ([`raw`](crate::raw)); [`tls`](Self::tls)
+    /// does not apply to it. Keep HTTP/2 pings on, with short timeouts: they are how a waiting call detects a dead
+    /// connection.
+    pub fn raw_endpoint(mut self, endpoint: Endpoint) -> Self {
         self.servers.push(Target::Endpoint(Box::new(endpoint)));
         self
     }
@@ -273,7 +262,7 @@ impl ClientBuilder {
                 let uri = endpoint.uri();
                 let is_tls = uri.scheme_str() == Some("https");
                 private(is_tls || uri.host().is_some_and(is_loopback), uri)?;
-                Ok(Server::with(&endpoint))
+                Ok(Server::with(endpoint))
             }
             Target::Address(text) => {
                 let address: ServerAddress = text.parse()?;
@@ -307,12 +296,12 @@ pub enum ConfigError {
     #[error(transparent)]
     Address(#[from] AddressError),
     /// The transport rejects a server address.
-    #[error("cannot use the server address {address}: {source}")]
+    #[error("cannot use the server address {address}: {why}")]
     Endpoint {
         /// The address.
         address: String,
-        /// The transport's error.
-        source: tonic::transport::Error,
+        /// The transport's reason.
+        why: String,
     },
     /// A certificate needs its key, and a key its certificate, but the environment names only one of them.
     #[error("the client certificate is incomplete: set {missing} as well")]

@@ -15,6 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -27,7 +28,7 @@ use tonic::codegen::http::Uri;
 use tonic::transport::{Channel, Endpoint};
 
 /// Connection timeout, with the TLS handshake.
-const CONNECT_TIMEOUT: Duration = Duration::from_millis(facts::CONNECT_TIMEOUT_MS);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_millis(facts::CONNECT_TIMEOUT_MS);
 
 /// The interval of pings on an idle connection, and the timeout for their answer.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
@@ -49,19 +50,13 @@ pub(crate) fn endpoint(address: &ServerAddress) -> Result<Endpoint, tonic::trans
     Ok(endpoint.http2_keep_alive_interval(PING_INTERVAL).keep_alive_timeout(PING_TIMEOUT).keep_alive_while_idle(true))
 }
 
-impl ServerAddress {
-    /// Connects to this server, for calls of generated clients: those of [`v1`](crate::v1), or of other services such
-    /// as health. They are not retried.
-    ///
-    /// The files of `tls` are read for each connection; [`ClientBuilder::build`](crate::ClientBuilder::build) checks
-    /// them earlier. Dropped, it abandons the connection attempt.
-    pub async fn connect(&self, tls: &Tls) -> Result<Channel, CallError> {
-        let greeting = Arc::<Greeting>::default();
-        let connector = Connector::new(self, &Arc::new(tls.clone()), greeting.clone());
-        let connector = connector.map_err(|error| CallError::unsent(Status::invalid_argument(error.to_string())))?;
-        let failed = |error| CallError::new(Status::from_error(Box::new(error))).with_greeting(self, &greeting);
-        endpoint(self).map_err(failed)?.connect_with_connector(connector).await.map_err(failed)
-    }
+/// Connects to a server. Dropped, it abandons the connection attempt.
+pub(crate) async fn connect(address: &ServerAddress, tls: &Tls) -> Result<Channel, CallError> {
+    let greeting = Arc::<Greeting>::default();
+    let connector = Connector::new(address, &Arc::new(tls.clone()), greeting.clone());
+    let connector = connector.map_err(|error| CallError::unsent(Status::invalid_argument(error.to_string())))?;
+    let failed = |error| CallError::new(Status::from_error(Box::new(error))).with_greeting(address, &greeting);
+    endpoint(address).map_err(failed)?.connect_with_connector(connector).await.map_err(failed)
 }
 
 /// Connects to one server, and checks how it greets.
@@ -69,6 +64,8 @@ impl ServerAddress {
 pub(crate) struct Connector {
     way: Way,
     greeting: Arc<Greeting>,
+    /// Whether the newest connection has received the greeting of a server.
+    greeted: Arc<AtomicBool>,
 }
 
 /// How to reach the server.
@@ -90,7 +87,12 @@ impl Connector {
             None if address.is_tls() => Way::Tls { tcp, name: tls.name_of(address)?, tls: tls.clone() },
             None => Way::Tcp(tcp),
         };
-        Ok(Self { way, greeting })
+        Ok(Self { way, greeting, greeted: Arc::default() })
+    }
+
+    /// The same for another channel, which reports here whether its newest connection was greeted.
+    pub(crate) fn reporting(&self, greeted: Arc<AtomicBool>) -> Self {
+        Self { greeted, ..self.clone() }
     }
 }
 
@@ -115,7 +117,8 @@ impl Service<Uri> for Connector {
 
 impl Connector {
     async fn connect(self, uri: Uri, until: Instant) -> Result<InspectedStream, BoxError> {
-        let (greeting, mut identity) = (self.greeting, None);
+        let (greeting, greeted, mut identity) = (self.greeting, self.greeted, None);
+        greeted.store(false, Ordering::Relaxed);
         let unreachable = |error: BoxError| {
             greeting.unreachable();
             error
@@ -148,7 +151,7 @@ impl Connector {
                 Either::Right(Either::Right(stream))
             }
         };
-        Ok(InspectedStream::new(stream, greeting, identity))
+        Ok(InspectedStream::new(stream, greeting, identity).reporting(greeted))
     }
 }
 

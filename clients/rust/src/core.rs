@@ -5,7 +5,9 @@ use crate::clock::Moment;
 use crate::error::CallError;
 use crate::facts;
 use crate::lease::LeaseKey;
-use crate::servers::{Lane, Servers};
+use crate::servers::{Lane, ServerChannel, Servers};
+use crate::silence;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -79,7 +81,7 @@ impl Core {
 
     /// The retry state of a call that is retried until `until`.
     pub(crate) fn retries(&self, until: Moment) -> Retries<'_> {
-        Retries { core: self, until, backoff: Backoff::default(), maybe_sent: false, hopeless: Vec::new() }
+        Retries { core: self, until, backoff: Backoff::default(), maybe_sent: false, tried: BTreeMap::new() }
     }
 
     /// Retries a call, each time on a server that is not known to fail. Dropped, the last transmission may still be
@@ -91,12 +93,36 @@ impl Core {
     {
         let mut retries = self.retries(until);
         loop {
-            let server = self.servers.preferred();
-            match transmit(self.servers.channel(server, lane)).await {
+            let channel = self.servers.channel(self.servers.preferred(), lane);
+            let answer = transmit(channel.connection.clone()).await;
+            match self.answered(&channel, answer) {
                 Ok(reply) => return Ok(reply),
-                Err(status) => retries.failed(server, CallError::new(status)).await?,
+                Err(error) => retries.failed(channel.server, error).await?,
             }
         }
+    }
+
+    /// The answer to a unary call on this channel. A call that got none takes its channel with it.
+    pub(crate) fn answered<T>(&self, channel: &ServerChannel, answer: Result<T, Status>) -> Result<T, CallError> {
+        match answer {
+            Ok(reply) => {
+                self.servers.answered(channel.server);
+                Ok(reply)
+            }
+            Err(status) => {
+                if !silence::is_silence(&status) {
+                    return Err(CallError::new(status));
+                }
+                self.went_silent(channel);
+                Err(CallError::new(silence::no_answer()))
+            }
+        }
+    }
+
+    /// The next call or session on the lane of this channel opens another connection.
+    pub(crate) fn went_silent(&self, channel: &ServerChannel) {
+        let _inside = self.runtime.enter();
+        self.servers.went_silent(channel);
     }
 
     /// Sends one request and waits for its answer, at most `limit`: the deadline is sent to the server, and a local
@@ -112,7 +138,7 @@ impl Core {
         // The loser is dropped; a dropped call is reset on the connection.
         tokio::select! {
             answer = send(request) => answer.map(tonic::Response::into_inner),
-            () = timer => Err(Status::deadline_exceeded("no answer in time")),
+            () = timer => Err(silence::no_answer()),
         }
     }
 
@@ -128,33 +154,39 @@ pub(crate) struct Retries<'a> {
     until: Moment,
     backoff: Backoff,
     maybe_sent: bool,
-    /// The servers whose TLS fails for a reason that stays until somebody changes certificates.
-    hopeless: Vec<usize>,
+    /// The last error of each server that was tried, in order of the servers.
+    tried: BTreeMap<usize, CallError>,
 }
 
 impl Retries<'_> {
     /// Records a failed transmission to this server, and pauses until the next one. Returns the error if there is none.
     pub(crate) async fn failed(&mut self, server: usize, error: CallError) -> Result<(), CallError> {
         let error = self.core.servers.explain(server, error).after_sending(self.maybe_sent);
-        if error.is_transient() {
-            self.maybe_sent = error.is_outcome_unknown();
-            self.core.servers.failed(server);
+        let moves = error.is_transient() || error.is_permanent();
+        if moves {
+            self.maybe_sent |= error.is_outcome_unknown();
+            self.core.servers.failed(server, &error.diagnosis());
+            self.tried.insert(server, error.clone());
         } else if !error.is_session_full() {
-            return Err(error);
-        }
-        if error.is_hopeless() && !self.hopeless.contains(&server) {
-            self.hopeless.push(server);
-        }
-        if self.hopeless.len() == self.core.servers.count() {
             return Err(error);
         }
         let pause = self.backoff.next().max(error.retry_delay().unwrap_or_default());
         tracing::debug!(code = ?error.code(), server, ?pause, "call failed, retrying");
-        if pause >= self.until.from_now() {
-            return Err(error);
+        let all_permanent =
+            self.tried.values().filter(|error| error.is_permanent()).count() == self.core.servers.count();
+        if all_permanent || pause >= self.until.from_now() {
+            return Err(self.end(error));
         }
         self.core.sleep(pause).await;
         Ok(())
+    }
+
+    /// The error of the call. A server that may be a wrong one does not hide that another one was not reached.
+    fn end(&mut self, last: CallError) -> CallError {
+        let tried = std::mem::take(&mut self.tried);
+        let diagnoses = tried.values().map(CallError::diagnosis).collect();
+        let transient = tried.into_values().find(|error| !last.is_transient() && error.is_transient());
+        transient.unwrap_or(last).after_sending(self.maybe_sent).after_trying(diagnoses)
     }
 }
 

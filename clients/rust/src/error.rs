@@ -1,34 +1,46 @@
 //! Errors of a call, and what they say about its effect.
 
 use crate::address::ServerAddress;
+use crate::code::Code;
+use crate::facts;
 use crate::greeting::{Evidence, Greeting, Why};
 use crate::tls::TlsFailure;
 use crate::v1;
 use prost::Message as _;
 use std::{error::Error as _, fmt, time::Duration};
-use tonic::{Code, Status};
+use tonic::Status;
 use tonic_types::StatusExt as _;
 
 /// A call that the server refused, or whose outcome is unknown.
 ///
 /// Contention is not an error: it is an outcome in the response.
+/// Its text is complete: [`source`](std::error::Error::source) is always `None`.
 #[derive(Clone)]
 pub struct CallError {
     status: Box<Status>,
     maybe_sent: bool,
-    /// The server, if no connection to it could be established.
-    unreached: Option<String>,
+    /// The server of the last transmission, if known.
+    server: Option<String>,
     /// Why the server cannot be called.
     explanation: Option<Box<Explanation>>,
+    /// What is wrong with each server that was tried, if there were several.
+    tried: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
 struct Explanation {
+    /// Begins with the server's address.
     text: String,
-    /// What went wrong in TLS. If nothing did, the server does not speak gRPC.
-    tls: Option<TlsFailure>,
-    /// Whether that stays until somebody changes certificates.
-    is_hopeless: bool,
+    why: Reason,
+    /// Whether that stays until somebody changes addresses, certificates or servers.
+    is_permanent: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Reason {
+    NotGrpc,
+    Tls(TlsFailure),
+    NotFencepost,
 }
 
 /// The reasons of transient errors with which a server says that it did nothing.
@@ -46,21 +58,21 @@ pub struct FieldViolation {
 
 impl CallError {
     pub(crate) fn new(status: Status) -> Self {
-        let mut error = Self { status: Box::new(status), maybe_sent: true, unreached: None, explanation: None };
+        let mut error = Self::unsent(status);
         error.maybe_sent = !failed_to_connect(&error.status) && !error.did_nothing();
         error
     }
 
     /// An operation that failed before a connection took it.
     pub(crate) fn unsent(status: Status) -> Self {
-        Self { status: Box::new(status), maybe_sent: false, unreached: None, explanation: None }
+        Self { status: Box::new(status), maybe_sent: false, server: None, explanation: None, tried: Vec::new() }
     }
 
     /// The error of one operation of a session.
     pub(crate) fn from_operation(error: &v1::OperationError) -> Self {
         // It has the fields of `google.rpc.Status`, which a status carries as its details.
         let details = error.encode_to_vec();
-        Self::new(Status::with_details(Code::from(error.code), error.message.clone(), details.into()))
+        Self::new(Status::with_details(tonic::Code::from(error.code), error.message.clone(), details.into()))
     }
 
     /// Records that an earlier transmission of the request may have been sent.
@@ -69,40 +81,53 @@ impl CallError {
         self
     }
 
-    /// Adds the address if no connection could be established, and the reason if connections to it showed why the
-    /// server cannot be called.
+    /// Adds the address, and the reason if connections to it showed why the server cannot be called.
     pub(crate) fn with_greeting(mut self, address: &ServerAddress, greeting: &Greeting) -> Self {
-        self.unreached = failed_to_connect(&self.status).then(|| address.to_string());
+        self.server = Some(address.to_string());
+        let explain = |text, why, is_permanent| Some(Box::new(Explanation { text, why, is_permanent }));
+        if self.code() == Code::Unimplemented {
+            self.explanation = explain(format!("{address} {}", facts::NOT_FENCEPOST), Reason::NotFencepost, true);
+            return self;
+        }
         let Some(Evidence { why, maybe_sent, is_certain }) = greeting.evidence().filter(|_| self.is_transient()) else {
             return self;
         };
-        let explanation = match why {
+        self.explanation = match why {
             Why::Tls(failure) => {
-                let is_hopeless = is_certain && failure.is_lasting();
-                Explanation { text: format!("{address}: {failure}"), tls: Some(failure), is_hopeless }
+                let is_permanent = is_certain && failure.is_lasting();
+                explain(format!("{address}: {failure}"), Reason::Tls(failure), is_permanent)
             }
             Why::NotGrpc(_) if failed_to_connect(&self.status) => return self,
-            Why::NotGrpc(words) => Explanation { text: format!("{address} {words}"), tls: None, is_hopeless: false },
+            // What spoke gRPC before may do so again: a proxy answers while its server restarts.
+            Why::NotGrpc(words) => explain(format!("{address} {words}"), Reason::NotGrpc, is_certain && !maybe_sent),
         };
         self.maybe_sent &= maybe_sent;
-        self.explanation = Some(Box::new(explanation));
+        self
+    }
+
+    /// Adds what is wrong with each server that was tried.
+    pub(crate) fn after_trying(mut self, diagnoses: Vec<String>) -> Self {
+        self.tried = diagnoses;
         self
     }
 
     /// The reason why the port is known not to speak gRPC: a web server or a Redis answered, or nothing did, as if a
-    /// server hung.
+    /// server hung. If it cannot be a server that hangs, the call was not retried.
     ///
-    /// Always `None` for a server added with [`ClientBuilder::endpoint`](crate::ClientBuilder::endpoint).
+    /// Always `None` for a server added with [`ClientBuilder::raw_endpoint`](crate::ClientBuilder::raw_endpoint).
     pub fn not_grpc(&self) -> Option<&str> {
-        self.explanation.as_deref().filter(|it| it.tls.is_none()).map(|it| it.text.as_str())
+        self.explanation.as_deref().filter(|it| it.why == Reason::NotGrpc).map(|it| it.text.as_str())
     }
 
     /// Why TLS with the server failed. If that stays until somebody changes certificates, on either side, the call was
     /// not retried.
     ///
-    /// Always `None` for a server added with [`ClientBuilder::endpoint`](crate::ClientBuilder::endpoint).
+    /// Always `None` for a server added with [`ClientBuilder::raw_endpoint`](crate::ClientBuilder::raw_endpoint).
     pub fn tls_failure(&self) -> Option<&TlsFailure> {
-        self.explanation.as_deref().and_then(|it| it.tls.as_ref())
+        match &self.explanation.as_deref()?.why {
+            Reason::Tls(failure) => Some(failure),
+            Reason::NotGrpc | Reason::NotFencepost => None,
+        }
     }
 
     /// Whether the server may have applied the call. If so, retry it with the same ids: retries have the effect of one
@@ -116,7 +141,13 @@ impl CallError {
 
     /// Whether no server that speaks gRPC was reached. Nothing was done.
     pub fn is_unreachable(&self) -> bool {
-        !self.maybe_sent && self.is_transient() && !self.did_nothing()
+        self.is_unavailable() && !self.did_nothing()
+    }
+
+    /// Whether nothing was done, and a later retry may succeed: no server that speaks gRPC was reached, or each one
+    /// that answered said that it did nothing. Then [`reason`](Self::reason) has its word for it, such as `DRAINING`.
+    pub fn is_unavailable(&self) -> bool {
+        !self.maybe_sent && self.is_transient()
     }
 
     /// Whether a server answered that it did nothing, although a later retry may succeed: it drains, for example.
@@ -126,20 +157,41 @@ impl CallError {
         self.code() == Code::Unavailable && self.reason().is_some_and(|reason| NOTHING_DONE.contains(&reason.as_str()))
     }
 
-    /// Why the server cannot be called, as its port showed it: [`not_grpc`](Self::not_grpc) or
-    /// [`tls_failure`](Self::tls_failure), with the server's address.
+    /// Why the server cannot be called, as its port showed it, with the server's address: [`not_grpc`](Self::not_grpc),
+    /// [`tls_failure`](Self::tls_failure), or that the server does not implement the call.
     pub fn explanation(&self) -> Option<&str> {
         self.explanation.as_deref().map(|it| it.text.as_str())
     }
 
-    /// Whether retries on this server fail until somebody changes certificates.
-    pub(crate) fn is_hopeless(&self) -> bool {
-        self.explanation.as_deref().is_some_and(|it| it.is_hopeless)
+    /// What is wrong with the server, with its address if it cannot be called.
+    pub(crate) fn diagnosis(&self) -> String {
+        match (&self.explanation, &self.server) {
+            (Some(explanation), _) => explanation.text.clone(),
+            (None, Some(server)) if self.is_unreachable() || self.status.source().is_some() => {
+                format!("{server}: {}", self.cause())
+            }
+            _ => self.cause(),
+        }
+    }
+
+    /// The innermost cause, such as `Connection refused (os error 111)`; the server's message, if a server answered.
+    pub fn cause(&self) -> String {
+        let innermost = root_cause(&*self.status).to_string();
+        match (self.status.source(), self.message()) {
+            (Some(_), _) if !innermost.is_empty() => innermost,
+            (_, "") => format!("the call ended with the code {} and no message", self.code()),
+            (_, message) => message.to_owned(),
+        }
+    }
+
+    /// Whether retries on this server fail until somebody changes something.
+    pub(crate) fn is_permanent(&self) -> bool {
+        self.explanation.as_deref().is_some_and(|it| it.is_permanent)
     }
 
     /// Whether a retry may succeed.
     pub(crate) fn is_transient(&self) -> bool {
-        match self.status.code() {
+        match self.code() {
             Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded => true,
             // A status made on this side for a broken connection has a source; one that a server sent has none.
             _ => self.status.source().is_some(),
@@ -163,7 +215,7 @@ impl CallError {
 
     /// The gRPC code.
     pub fn code(&self) -> Code {
-        self.status.code()
+        Code::of(self.status.code())
     }
 
     /// The server's message.
@@ -188,29 +240,25 @@ impl CallError {
         self.status.get_details_retry_info().and_then(|info| info.retry_delay)
     }
 
-    /// The gRPC status.
-    pub fn status(&self) -> &Status {
+    pub(crate) fn status(&self) -> &Status {
         &self.status
-    }
-
-    /// The gRPC status.
-    pub fn into_status(self) -> Status {
-        *self.status
     }
 }
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_outcome_unknown() {
-            write!(f, "outcome unknown: ")?;
+            return write!(f, "outcome unknown: {}", self.diagnosis());
         }
-        if let Some(explanation) = &self.explanation {
-            return f.write_str(&explanation.text);
+        if self.is_unreachable() {
+            let tried = if self.tried.is_empty() { self.diagnosis() } else { self.tried.join("; ") };
+            return write!(f, "no server could be reached: {tried}");
         }
-        if let Some(server) = &self.unreached {
-            return write!(f, "{server}: {}", root_cause(&*self.status));
+        f.write_str(&self.diagnosis())?;
+        match self.reason() {
+            Some(reason) if self.explanation.is_none() && !self.did_nothing() => write!(f, " ({reason})"),
+            _ => Ok(()),
         }
-        if self.message().is_empty() { write!(f, "{}", self.code()) } else { write!(f, "{}", self.message()) }
     }
 }
 
@@ -222,11 +270,7 @@ impl fmt::Debug for CallError {
     }
 }
 
-impl std::error::Error for CallError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.status.source()
-    }
-}
+impl std::error::Error for CallError {}
 
 /// Whether the status was made because no connection could be established.
 fn failed_to_connect(status: &Status) -> bool {
@@ -241,7 +285,9 @@ fn failed_to_connect(status: &Status) -> bool {
 }
 
 /// The innermost error of a chain. The outer ones only say that an inner one occurred.
-fn root_cause<'e>(mut error: &'e (dyn std::error::Error + 'static)) -> &'e (dyn std::error::Error + 'static) {
+pub(crate) fn root_cause<'e>(
+    mut error: &'e (dyn std::error::Error + 'static),
+) -> &'e (dyn std::error::Error + 'static) {
     while let Some(below) = error.source() {
         error = below;
     }
@@ -258,7 +304,7 @@ mod tests {
         let mut details = ErrorDetails::with_retry_info(Some(Duration::from_millis(250)));
         details.set_error_info("OVERTAKEN", "fencepost", std::collections::HashMap::new());
         details.add_bad_request_violation("ttl", "must be at least 1s");
-        let error = CallError::new(Status::with_error_details(Code::Aborted, "no", details));
+        let error = CallError::new(Status::with_error_details(tonic::Code::Aborted, "no", details));
         assert_eq!(error.reason().as_deref(), Some("OVERTAKEN"));
         assert_eq!(error.retry_delay(), Some(Duration::from_millis(250)));
         assert_eq!(error.field_violations()[0].field, "ttl");
@@ -269,7 +315,7 @@ mod tests {
     fn an_operation_fails_like_its_unary_call() {
         let mut details = ErrorDetails::with_retry_info(Some(Duration::from_millis(250)));
         details.set_error_info("SESSION_FULL", "fencepost", std::collections::HashMap::new());
-        let status = Status::with_error_details(Code::ResourceExhausted, "too much", details);
+        let status = Status::with_error_details(tonic::Code::ResourceExhausted, "too much", details);
         let error = v1::OperationError::decode(status.details()).unwrap();
         assert_eq!((error.code, error.message.as_str()), (8, "too much"));
         let error = CallError::from_operation(&error);
@@ -283,7 +329,7 @@ mod tests {
         let with_reason = |reason: &str| {
             let mut details = ErrorDetails::new();
             details.set_error_info(reason, "fencepost", std::collections::HashMap::new());
-            CallError::new(Status::with_error_details(Code::Unavailable, "no", details))
+            CallError::new(Status::with_error_details(tonic::Code::Unavailable, "no", details))
         };
         for reason in NOTHING_DONE {
             assert!(crate::facts::REASONS.contains(&(reason, "UNAVAILABLE")), "{reason}");

@@ -4,6 +4,7 @@
 //! broke later. So the evidence is collected here, from the first bytes of each connection
 //! ([`transport`](crate::transport)).
 
+use crate::facts;
 use crate::tls::{Broken, TlsFailure};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -119,23 +120,12 @@ impl Greeting {
         };
         match &seen.first_bytes {
             FirstBytes::NotConnected | FirstBytes::Http2 => None,
-            FirstBytes::Nothing => {
-                not_grpc("does not speak gRPC, or hangs (it accepted the connection and sent nothing)", true)
-            }
-            FirstBytes::Closed { is_plain: false } => {
-                not_grpc("does not speak gRPC (it closed the connection and sent nothing)", true)
-            }
+            FirstBytes::Nothing => not_grpc(facts::NOT_GRPC_SILENT, true),
+            FirstBytes::Closed { is_plain: false } => not_grpc(facts::NOT_GRPC_CLOSED, true),
             // As TLS servers do.
-            FirstBytes::Closed { is_plain: true } => not_grpc(
-                "does not speak gRPC without TLS (it closed the connection and sent nothing); if it is a port with \
-                 TLS, write https:// in front of the address",
-                true,
-            ),
-            FirstBytes::Other(bytes) if bytes.starts_with(&TLS_ALERT) => not_grpc(
-                "does not speak gRPC without TLS (it sent a TLS alert); write https:// in front of the address",
-                false,
-            ),
-            FirstBytes::Other(bytes) => not_grpc(&format!("does not speak gRPC (it sent {})", shown(bytes)), false),
+            FirstBytes::Closed { is_plain: true } => not_grpc(facts::NOT_GRPC_CLOSED_PLAIN, true),
+            FirstBytes::Other(bytes) if bytes.starts_with(&TLS_ALERT) => not_grpc(facts::NOT_GRPC_TLS_ALERT, false),
+            FirstBytes::Other(bytes) => not_grpc(&facts::NOT_GRPC_OTHER.replace("{}", &shown(bytes)), false),
             FirstBytes::Tls(Broken { failure, is_certain }) => {
                 let (why, maybe_sent) = (Why::Tls(failure.clone()), !is_certain || seen.spoke);
                 Some(Evidence { why, maybe_sent, is_certain: *is_certain })
@@ -149,7 +139,7 @@ fn shown(bytes: &[u8]) -> String {
     let line: Vec<u8> = bytes.iter().copied().take_while(|byte| !b"\r\n".contains(byte)).collect();
     match String::from_utf8(line) {
         Ok(line) if !line.is_empty() && !line.contains(char::is_control) => format!("{line:?}"),
-        _ => "bytes that are not HTTP/2".to_owned(),
+        _ => facts::NOT_GRPC_BYTES.to_owned(),
     }
 }
 

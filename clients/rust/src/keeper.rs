@@ -26,6 +26,10 @@ use tokio::sync::Notify;
 /// How long an unused session stays open for the next lease.
 const LINGER: Duration = Duration::from_millis(facts::LINGER_MS);
 
+/// Why a session is replaced.
+const NO_MESSAGE: &str = "its session sent nothing in time";
+const NO_RENEWAL: &str = "no renewal arrived in time";
+
 pub(crate) struct Keeper {
     core: Arc<Core>,
     wake: Arc<Notify>,
@@ -183,7 +187,8 @@ impl Keeper {
             return Some(tick.min(due.since(now)));
         }
         if let Some(current) = &state.current {
-            self.core.servers.failed(current.session.server);
+            let why = if current.is_silent(now) { NO_MESSAGE } else { NO_RENEWAL };
+            self.core.servers.failed(current.session.server, &why);
         }
         self.open(state, now);
         Some(tick)
@@ -191,6 +196,9 @@ impl Keeper {
 
     /// Opens a session with the preferred server and attaches all leases.
     fn open(&self, state: &mut State, now: Moment) -> Arc<Session> {
+        if let Some(current) = state.current.as_ref().filter(|current| current.is_silent(now)) {
+            current.session.went_silent();
+        }
         let server = self.core.servers.preferred();
         tracing::debug!(server, leases = state.leases.len(), tries = state.tries, "opening a session");
         let session = Session::new(self.core.clone(), server, self.wake.clone(), now);
@@ -278,7 +286,7 @@ impl State {
                 pace = shorter(pace, known.ttl);
             }
             if known.is_overdue(now) {
-                lease.at_risk(now);
+                lease.at_risk(now, NO_RENEWAL);
                 // A new attachment gets its time. If the store is the cause, reopening a session to the only server
                 // does not help.
                 let patient = now.since(known.attached) <= timing::answer_timeout(known.ttl);

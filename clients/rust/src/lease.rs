@@ -5,9 +5,10 @@
 //! never revives it.
 
 use crate::clock::Moment;
+use crate::events;
 use crate::status::{LockLost, Loss, LossCause, Status};
-use crate::v1;
 use crate::validity::{Reading, is_overdue};
+use crate::values::Lease;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -26,7 +27,7 @@ pub(crate) type LeaseKey = u64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) valid_until: Moment,
-    /// The full TTL, as far as known.
+    /// The highest TTL that a server has answered.
     pub(crate) ttl: Duration,
     /// When it was last attached to a session.
     pub(crate) attached: Moment,
@@ -69,21 +70,20 @@ pub(crate) struct LeaseState {
 }
 
 impl LeaseState {
-    pub(crate) fn new(key: LeaseKey, lease: v1::Lease, reading: Reading, full_ttl: Duration) -> Self {
-        let ttl = full_ttl.max(reading.ttl);
+    pub(crate) fn new(key: LeaseKey, lease: Lease, reading: Reading) -> Self {
         Self {
             key,
             name: lease.lock_name,
             lease_id: lease.lease_id,
             grant_id: lease.grant_id,
-            token: lease.fencing_token,
+            token: lease.token,
             attachment: AtomicU32::new(0),
             kept: AtomicBool::new(false),
             jumps: AtomicU32::new(0),
             on_stream: AtomicBool::new(true),
             known: Mutex::new(Snapshot {
                 valid_until: reading.valid_until(),
-                ttl,
+                ttl: reading.ttl,
                 attached: reading.read,
                 store_unreachable: false,
                 at_risk: false,
@@ -128,6 +128,11 @@ impl LeaseState {
         if (before.at_risk, before.lost) != (after.at_risk, after.lost) {
             self.changed.send_replace(());
         }
+        if let (None, Some(loss)) = (before.lost, after.lost)
+            && !matches!(loss.cause, LossCause::Released | LossCause::Detached)
+        {
+            events::lost(&self.lock_lost(loss));
+        }
         after
     }
 
@@ -160,25 +165,33 @@ impl LeaseState {
 
     /// Applies a renewal. The end of the validity only moves forward.
     pub(crate) fn renewed(&self, reading: Reading) {
-        let until = reading.valid_until();
+        let (until, mut again) = (reading.valid_until(), false);
         self.update(reading.read, |known| {
             known.ttl = known.ttl.max(reading.ttl);
             if until > known.valid_until {
+                again = known.at_risk;
                 known.valid_until = until;
                 known.at_risk = false;
                 known.store_unreachable = false;
             }
         });
+        if again {
+            events::renewed_again(self);
+        }
     }
 
     /// Renewals fail.
-    pub(crate) fn at_risk(&self, now: Moment) {
-        self.update(now, |known| known.at_risk = true);
+    pub(crate) fn at_risk(&self, now: Moment, cause: &str) {
+        let mut begins = false;
+        let known = self.update(now, |known| begins = !std::mem::replace(&mut known.at_risk, true));
+        if begins {
+            events::renewals_fail(self, known.valid_until.since(now), cause);
+        }
     }
 
     /// Renewals fail, and the server reports its store as the cause.
     pub(crate) fn store_unreachable(&self, now: Moment) {
-        self.at_risk(now);
+        self.at_risk(now, "the server cannot reach its store");
         self.update(now, |known| known.store_unreachable = true);
     }
 

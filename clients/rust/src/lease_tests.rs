@@ -10,8 +10,8 @@ fn reading(sent: Moment) -> Reading {
 
 fn lease(sent: Moment) -> LeaseState {
     let (lock_name, lease_id) = ("orders/42".into(), "secret".into());
-    let lease = v1::Lease { lock_name, lease_id, fencing_token: 5, ..Default::default() };
-    LeaseState::new(1, lease, reading(sent), TTL)
+    let lease = Lease { lock_name, lease_id, token: 5, ..Default::default() };
+    LeaseState::new(1, lease, reading(sent))
 }
 
 fn after(start: Moment, millis: u64) -> Moment {
@@ -52,7 +52,7 @@ fn at_risk_and_back() {
     let start = Moment::now();
     let lease = lease(start);
     let mut changes = lease.changes();
-    lease.at_risk(after(start, 5_000));
+    lease.at_risk(after(start, 5_000), "no renewal");
     assert_eq!(lease.status(after(start, 5_000)), Status::AtRisk { valid_until: after(start, 9_400) });
     assert!(changes.has_changed().unwrap());
     changes.mark_unchanged();
@@ -65,13 +65,13 @@ fn at_risk_and_back() {
 fn the_first_end_is_kept() {
     let start = Moment::now();
     let lease = lease(start);
-    let revoked = Loss::from_server(v1::LeaseEnd::Revoked, 7);
+    let revoked = Loss::from_server(crate::v1::LeaseEnd::Revoked, 7);
     assert!(lease.end(revoked));
     assert!(!lease.end(Loss::new(LossCause::Released)));
     let lost = lease.lost(after(start, 60_000)).unwrap();
     assert_eq!((lost.name.as_str(), lost.token), ("orders/42", 5));
     assert_eq!((lost.cause, lost.successor_token), (LossCause::Revoked, Some(7)));
-    assert_eq!(lost.to_string(), "lock orders/42 (token 5) lost: the lease was revoked; token 7 holds it now");
+    assert_eq!(lost.to_string(), "orders/42 (token 5) is lost: the lease was revoked; token 7 holds it now");
 }
 
 #[test]

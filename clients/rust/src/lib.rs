@@ -31,23 +31,36 @@
 //! lock is renewed in the background until it is released or dropped. [`Held::lost`] resolves when the lock is lost: as
 //! soon as the server reports it, at the latest when its validity ends by the local clock. Silence means lost.
 //!
+//! The crate has types of its own. Those of the wire, which depend on the versions of tonic and prost, are in [`raw`].
+//!
 //! # Calls that fail
 //!
 //! A call whose outcome is unknown (connection lost, no answer in time) is retried with the same ids, on another server
 //! if there is one, until its bound is reached ([`ClientBuilder::retry_for`]). Retries have the effect of one call.
+//!
+//! # Logs
+//!
+//! Events of [`tracing`](https://docs.rs/tracing) with the target `fencepost_client`: renewals of a lock begin to fail
+//! or work again, a lock is lost, a server fails, a release in the background gives up. Each is logged once, and none
+//! has a lease id.
 
 mod acquire;
 mod address;
 mod attempts;
 mod bearer;
+pub mod bounds;
 mod calls;
 mod cleanup;
 mod client;
 mod clock;
+mod code;
 mod connect;
 mod core;
 mod environment;
 mod error;
+mod events;
+/// Generated, for the crates of this repository: [`bounds`] has what programs need.
+#[doc(hidden)]
 pub mod facts;
 mod greeting;
 mod held;
@@ -58,11 +71,13 @@ mod operation;
 mod operations;
 mod outbox;
 mod proto;
+pub mod raw;
 mod release;
 mod releasing;
 mod run;
 mod servers;
 mod session;
+mod silence;
 mod status;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -72,13 +87,13 @@ mod transport;
 mod unary_renewal;
 mod validate;
 mod validity;
+mod values;
 
 pub use acquire::{Acquire, AcquireError};
 pub use address::{AddressError, ServerAddress};
-pub use attempts::Timed;
-pub use calls::Calls;
 pub use client::{Client, ClientBuilder, ConfigError};
 pub use clock::Moment;
+pub use code::Code;
 pub use error::{CallError, FieldViolation};
 pub use held::{Held, StatusChanges};
 pub use lock::Lock;
@@ -86,5 +101,14 @@ pub use release::{ReleaseError, Released};
 pub use run::RunError;
 pub use status::{LockLost, LossCause, Status};
 pub use tls::{Tls, TlsFailure, TlsFileError};
+pub use values::{Holder, Lease, LeaseEnd};
 
-pub use fencepost_proto::v1;
+use fencepost_proto::v1;
+
+/// The version of this crate.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The examples of the README compile.
+#[cfg(all(doctest, unix, feature = "testing"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -7,7 +7,7 @@ use crate::lease::LeaseState;
 use crate::release::{ReleaseError, Released};
 use crate::releasing::Releasing;
 use crate::status::{Loss, LossCause};
-use crate::v1;
+use crate::values::{Lease, LeaseEnd};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use std::sync::Arc;
 #[must_use = "a lock that is dropped is released"]
 pub struct Lock {
     held: Held,
-    previous_end: v1::LeaseEnd,
+    previous_end: Option<LeaseEnd>,
     shared: Arc<Shared>,
     /// Whether this value still has to release the lease.
     needs_release: bool,
@@ -27,7 +27,7 @@ pub struct Lock {
 
 impl Lock {
     /// Starts renewing a lease.
-    pub(crate) fn start(shared: Arc<Shared>, state: Arc<LeaseState>, previous_end: v1::LeaseEnd) -> Self {
+    pub(crate) fn start(shared: Arc<Shared>, state: Arc<LeaseState>, previous_end: Option<LeaseEnd>) -> Self {
         shared.keeper.add(state.clone());
         let held = Held { state, core: shared.core.clone() };
         Self { held, previous_end, shared, needs_release: true }
@@ -38,8 +38,9 @@ impl Lock {
         &self.held.state.lease_id
     }
 
-    /// How the lock's previous lease ended. Unless it was released, check what its holder left behind.
-    pub fn previous_end(&self) -> v1::LeaseEnd {
+    /// How the lock's previous lease ended; `None` if no end is known, as servers remember it for 10 s. Unless it was
+    /// released, check what its holder left behind.
+    pub fn previous_end(&self) -> Option<LeaseEnd> {
         self.previous_end
     }
 
@@ -67,16 +68,16 @@ impl Lock {
 
     /// Stops renewing the lease and hands it to the caller, who must now renew and release it. Its `ttl` is the
     /// remaining validity by the local clock, counted from now. Handles report [`LossCause::Detached`].
-    pub fn into_lease(mut self) -> v1::Lease {
+    pub fn into_lease(mut self) -> Lease {
         let left = self.held.valid_for();
         self.stop(LossCause::Detached);
         let state = &self.held.state;
-        v1::Lease {
+        Lease {
             lock_name: state.name.clone(),
             lease_id: state.lease_id.clone(),
             grant_id: state.grant_id.clone(),
-            fencing_token: state.token,
-            ttl: crate::proto::wire(left),
+            token: state.token,
+            ttl: left,
         }
     }
 

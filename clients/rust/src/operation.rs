@@ -5,6 +5,7 @@ use crate::core::Core;
 use crate::error::CallError;
 use crate::lease::LeaseState;
 use crate::session::Session;
+use crate::silence;
 use crate::status::{Loss, LossCause};
 use crate::v1;
 use std::sync::Arc;
@@ -82,7 +83,7 @@ impl Operation {
             () = timer => {
                 self.session.not_answered(asked);
                 let sent = self.give_up();
-                let late = Status::deadline_exceeded("no answer in time");
+                let late = silence::no_answer();
                 return Err(if sent { CallError::new(late) } else { CallError::unsent(late) });
             }
         };

@@ -7,7 +7,6 @@ use crate::clock::Moment;
 use crate::operation::Outcome;
 use crate::v1;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use v1::session_request::Message;
 
@@ -28,8 +27,6 @@ pub(crate) struct InFlight {
     /// For an acquire, the handle reserved for its lease. For a release, the handle of the lease if it was attached
     /// here.
     pub(crate) handle: Option<u32>,
-    /// For an acquire, the requested TTL.
-    pub(crate) ttl: Duration,
     /// Receives the queue position.
     pub(crate) position: Option<watch::Sender<Option<u32>>>,
     cancelled: bool,
@@ -40,8 +37,8 @@ pub(crate) struct InFlight {
 impl InFlight {
     pub(crate) fn new(message: Message, caller: oneshot::Sender<Outcome>, permit: OwnedSemaphorePermit) -> Self {
         let is_acquire = matches!(message, Message::Acquire(_));
-        let (message, ttl, position) = (Some(message), Duration::ZERO, None);
-        Self { is_acquire, message, sent: None, caller, handle: None, ttl, position, cancelled: false, _permit: permit }
+        let (message, position) = (Some(message), None);
+        Self { is_acquire, message, sent: None, caller, handle: None, position, cancelled: false, _permit: permit }
     }
 
     /// The handle of the lease that a release ends.

@@ -8,7 +8,6 @@ use crate::clock::Moment;
 use crate::lease::{LeaseKey, LeaseState};
 use crate::operation::Outcome;
 use crate::operations::{Cancelled, InFlight, Operations};
-use crate::proto::duration;
 use crate::v1;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -126,10 +125,10 @@ impl Outbox {
         caller: oneshot::Sender<Outcome>,
         permit: OwnedSemaphorePermit,
     ) -> u64 {
-        let (handle, ttl) = (self.next_handle(), duration(request.ttl));
+        let handle = self.next_handle();
         let message = v1::SessionAcquire { request: Some(request), handle, release_on_disconnect: false };
         let mut operation = InFlight::new(Message::Acquire(message), caller, permit);
-        (operation.handle, operation.ttl, operation.position) = (Some(handle), ttl, position);
+        (operation.handle, operation.position) = (Some(handle), position);
         self.wake();
         self.operations.add(operation)
     }

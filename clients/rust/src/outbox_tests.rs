@@ -8,8 +8,8 @@ const TTL: Duration = Duration::from_secs(10);
 
 fn lease(key: LeaseKey) -> Arc<LeaseState> {
     let now = Moment::now();
-    let lease = v1::Lease { lock_name: "x".repeat(500), lease_id: "y".repeat(36), ..Default::default() };
-    Arc::new(LeaseState::new(key, lease, Reading { sent: now, read: now, held_for: Duration::ZERO, ttl: TTL }, TTL))
+    let lease = crate::Lease { lock_name: "x".repeat(500), lease_id: "y".repeat(36), ..Default::default() };
+    Arc::new(LeaseState::new(key, lease, Reading { sent: now, read: now, held_for: Duration::ZERO, ttl: TTL }))
 }
 
 fn next_message(outbox: &mut Outbox, now: Moment) -> Option<Message> {

@@ -6,6 +6,7 @@ use crate::error::CallError;
 use crate::servers::Lane;
 use crate::status::{LockLost, LossCause};
 use crate::v1;
+use crate::values::LeaseEnd;
 use std::time::Duration;
 use v1::lock_service_client::LockServiceClient;
 
@@ -13,11 +14,10 @@ use v1::lock_service_client::LockServiceClient;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Released {
-    /// [`Released`](v1::LeaseEnd::Released): by this release. Anything else: it had ended before, and only the token
+    /// [`Released`](LeaseEnd::Released): by this release. Anything else: it had ended before, and only the token
     /// protected the work done since then. For a lock that was lost already it says how, as far as this process knows:
-    /// [`Unspecified`](v1::LeaseEnd::Unspecified) if the cause is [`Silence`](LossCause::Silence), because no server
-    /// has reported an end.
-    pub end: v1::LeaseEnd,
+    /// `None` if the cause is [`Silence`](LossCause::Silence), because no server has reported an end.
+    pub end: Option<LeaseEnd>,
     /// If it had ended before: the token of the lease that holds the lock now, if there is one.
     pub successor_token: Option<u64>,
 }
@@ -25,7 +25,7 @@ pub struct Released {
 impl Released {
     /// Whether the lock was held until the release.
     pub fn was_held(&self) -> bool {
-        self.end == v1::LeaseEnd::Released
+        self.end == Some(LeaseEnd::Released)
     }
 }
 
@@ -34,41 +34,57 @@ impl Released {
 #[non_exhaustive]
 pub enum ReleaseError {
     /// The release may have been applied.
-    #[error("release: outcome unknown; the lease ends by its TTL at the latest")]
+    #[error("{}; the lock is free after its TTL at the latest", text(.cause.as_ref()))]
     OutcomeUnknown {
         /// The error of the last transmission; `None` if the process' runtime was shutting down.
-        source: Option<CallError>,
+        cause: Option<CallError>,
+    },
+    /// No server could be reached, or each one that answered said that it did nothing.
+    #[error("{cause}; the lock is free after its TTL")]
+    Unavailable {
+        /// The error of the last transmission.
+        cause: CallError,
     },
     /// The server refused the call.
-    #[error("release refused; the lease ends by its TTL")]
+    #[error("{cause}; the lock is free after its TTL")]
     Refused {
         /// The server's error.
-        source: CallError,
+        cause: CallError,
     },
 }
 
+fn text(cause: Option<&CallError>) -> String {
+    cause.map_or_else(|| "outcome unknown: the runtime is shutting down".to_owned(), ToString::to_string)
+}
+
 impl From<CallError> for ReleaseError {
-    fn from(source: CallError) -> Self {
-        if source.is_transient() { Self::OutcomeUnknown { source: Some(source) } } else { Self::Refused { source } }
+    fn from(cause: CallError) -> Self {
+        if cause.is_outcome_unknown() {
+            Self::OutcomeUnknown { cause: Some(cause) }
+        } else if cause.is_unavailable() {
+            Self::Unavailable { cause }
+        } else {
+            Self::Refused { cause }
+        }
     }
 }
 
 impl From<v1::ReleaseResponse> for Released {
     fn from(response: v1::ReleaseResponse) -> Self {
         let successor_token = (response.successor_token != 0).then_some(response.successor_token);
-        Self { end: response.end(), successor_token }
+        Self { end: LeaseEnd::of(response.end()), successor_token }
     }
 }
 
 impl From<LockLost> for Released {
     fn from(lost: LockLost) -> Self {
         let end = match lost.cause {
-            LossCause::Expired => v1::LeaseEnd::Expired,
-            LossCause::Revoked => v1::LeaseEnd::Revoked,
-            LossCause::Superseded => v1::LeaseEnd::Superseded,
-            LossCause::Released => v1::LeaseEnd::Released,
-            LossCause::Unknown | LossCause::Invalid => v1::LeaseEnd::Unknown,
-            LossCause::Silence | LossCause::Detached => v1::LeaseEnd::Unspecified,
+            LossCause::Expired => Some(LeaseEnd::Expired),
+            LossCause::Revoked => Some(LeaseEnd::Revoked),
+            LossCause::Superseded => Some(LeaseEnd::Superseded),
+            LossCause::Released | LossCause::ReleasedElsewhere => Some(LeaseEnd::Released),
+            LossCause::Unknown | LossCause::Invalid => Some(LeaseEnd::Unknown),
+            LossCause::Silence | LossCause::Detached => None,
         };
         Self { end, successor_token: lost.successor_token }
     }

@@ -6,6 +6,7 @@
 use crate::clock::Moment;
 use crate::core::Core;
 use crate::error::CallError;
+use crate::events;
 use crate::keeper::Keeper;
 use crate::lease::{LeaseKey, LeaseState};
 use crate::operation::{Operation, Outcome};
@@ -56,20 +57,24 @@ impl Releasing {
             return Ok(outcome?.into());
         }
         let Some(unfinished) = self.unfinished.take() else {
-            return Err(ReleaseError::OutcomeUnknown { source: None });
+            return Err(ReleaseError::OutcomeUnknown { cause: None });
         };
         match unfinished.in_background().await {
             Ok(outcome) => Ok(outcome?.into()),
-            Err(_shutting_down) => Err(ReleaseError::OutcomeUnknown { source: None }),
+            Err(_shutting_down) => Err(ReleaseError::OutcomeUnknown { cause: None }),
         }
     }
 }
 
 impl Drop for Releasing {
     fn drop(&mut self) {
-        if let Some(unfinished) = self.unfinished.take() {
-            drop(unfinished.in_background()); // the task continues
-        }
+        let Some(unfinished) = self.unfinished.take() else { return };
+        let (core, lock_name) = (unfinished.core.clone(), unfinished.request.lock_name.clone());
+        drop(core.in_background(async move {
+            if let Err(error) = unfinished.finish().await {
+                events::not_released(&lock_name, &error);
+            }
+        }));
     }
 }
 

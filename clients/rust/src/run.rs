@@ -12,11 +12,11 @@ use std::pin::pin;
 #[non_exhaustive]
 pub enum RunError {
     /// The lock was not acquired. The body did not run.
-    #[error("lock not acquired: {0}")]
+    #[error(transparent)]
     Acquire(#[from] AcquireError),
     /// The lock was lost while the body ran. The body's future was dropped at its current await.
-    #[error("{0}")]
-    Lost(#[source] LockLost),
+    #[error(transparent)]
+    Lost(LockLost),
 }
 
 impl Acquire {

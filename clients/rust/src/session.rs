@@ -11,7 +11,7 @@ use crate::error::CallError;
 use crate::lease::{LeaseKey, LeaseState};
 use crate::operations::{ACQUIRES, RELEASES};
 use crate::outbox::Outbox;
-use crate::servers::Lane;
+use crate::servers::{Lane, ServerChannel};
 use crate::v1;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -48,6 +48,7 @@ impl Health {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) server: usize,
+    channel: ServerChannel,
     core: Arc<Core>,
     /// Wakes the keeper, which checks the health.
     keeper: Arc<Notify>,
@@ -67,7 +68,8 @@ impl Session {
         let health = Health { last_received: now, answers, proven, hangs, draining, ended };
         let (acquires, releases) = (Arc::new(Semaphore::new(ACQUIRES)), Arc::new(Semaphore::new(RELEASES)));
         let (outbox, health, end) = (Mutex::default(), Mutex::new(health), OnceLock::new());
-        Arc::new(Self { server, core, keeper, acquires, releases, outbox, health, end })
+        let channel = core.servers.channel(server, Lane::Prompt);
+        Arc::new(Self { server, channel, core, keeper, acquires, releases, outbox, health, end })
     }
 
     fn outbox(&self) -> MutexGuard<'_, Outbox> {
@@ -118,6 +120,11 @@ impl Session {
         self.change_health(|health| health.last_received = health.last_received.max(now));
     }
 
+    /// Nothing arrives any more: the next session opens another connection.
+    pub(crate) fn went_silent(&self) {
+        self.core.went_silent(&self.channel);
+    }
+
     /// Ends the outgoing stream. Operations without an answer fail.
     pub(crate) fn close(&self, status: Status) {
         // The first cause is kept.
@@ -136,13 +143,14 @@ impl Session {
         let _closing = Closing(self.clone());
         let status = self.read().await;
         tracing::debug!(server = self.server, %status, "session ended");
-        self.close(status);
-        self.core.servers.failed(self.server);
+        self.close(status.clone());
+        let error = self.core.servers.explain(self.server, CallError::new(status));
+        self.core.servers.failed(self.server, &error.diagnosis());
     }
 
     /// Returns why the session ended.
     async fn read(self: &Arc<Self>) -> Status {
-        let mut client = LockServiceClient::new(self.core.servers.channel(self.server, Lane::Prompt));
+        let mut client = LockServiceClient::new(self.channel.connection.clone());
         let mut messages = match client.session(Outgoing(self.clone())).await {
             Ok(messages) => messages.into_inner(),
             // The server refused to open a session and did nothing, so all operations fail with its status.
@@ -192,6 +200,7 @@ impl Session {
             Message::Draining(_) => self.drains(),
         }
         if proof && !before.proven {
+            self.core.servers.answered(self.server);
             self.keeper.notify_one();
         }
     }
@@ -199,7 +208,7 @@ impl Session {
     /// The server drains: new operations should use another one.
     fn drains(&self) {
         if !self.change_health(|health| health.draining = true).draining {
-            self.core.servers.failed(self.server);
+            self.core.servers.failed(self.server, &"it drains");
             self.keeper.notify_one();
         }
     }

@@ -1,6 +1,7 @@
 //! The status of a lock, and why it was lost.
 
 use crate::clock::Moment;
+use crate::facts;
 use crate::v1;
 
 /// The status of a lock.
@@ -47,8 +48,10 @@ pub enum LossCause {
     Superseded,
     /// The server does not know the lease: it ended longer ago than the server remembers.
     Unknown,
-    /// Released, by this process or another one that knows the lease id.
+    /// Released by this process.
     Released,
+    /// Released by another process, which knows the lease id.
+    ReleasedElsewhere,
     /// This process stopped renewing the lease ([`Lock::into_lease`](crate::Lock::into_lease)).
     Detached,
     /// The lock name or the lease id breaks the rules of the API ([`Client::keep`](crate::Client::keep)).
@@ -70,7 +73,7 @@ impl Loss {
     /// From the server's report of the end of a lease.
     pub(crate) fn from_server(end: v1::LeaseEnd, successor_token: u64) -> Self {
         let cause = match end {
-            v1::LeaseEnd::Released => LossCause::Released,
+            v1::LeaseEnd::Released => LossCause::ReleasedElsewhere,
             v1::LeaseEnd::Expired => LossCause::Expired,
             v1::LeaseEnd::Revoked => LossCause::Revoked,
             v1::LeaseEnd::Superseded => LossCause::Superseded,
@@ -82,17 +85,19 @@ impl Loss {
 
 impl std::fmt::Display for LockLost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (what, why) = match self.cause {
-            LossCause::Silence => ("lost", "its validity ended before a renewal succeeded"),
-            LossCause::Expired => ("lost", "the lease expired"),
-            LossCause::Revoked => ("lost", "the lease was revoked"),
-            LossCause::Superseded => ("lost", "another lease was granted since"),
-            LossCause::Unknown => ("lost", "the server does not know the lease"),
-            LossCause::Released => ("not held", "it was released"),
-            LossCause::Detached => ("not kept", "its lease was handed on"),
-            LossCause::Invalid => ("not kept", "its name or its lease id is not valid"),
+        let why = match self.cause {
+            LossCause::Silence => facts::LOST_SILENCE,
+            LossCause::Expired => facts::LOST_EXPIRED,
+            LossCause::Revoked => facts::LOST_REVOKED,
+            LossCause::Superseded => facts::LOST_SUPERSEDED,
+            LossCause::Unknown => facts::LOST_UNKNOWN,
+            LossCause::ReleasedElsewhere => facts::LOST_RELEASED,
+            LossCause::Released => "this process released it",
+            LossCause::Detached => "its lease was handed over",
+            LossCause::Invalid => "its name or its lease id is malformed",
         };
-        write!(f, "lock {} (token {}) {what}: {why}", self.name, self.token)?;
+        let state = if self.cause == LossCause::Released { "not held" } else { "lost" };
+        write!(f, "{} (token {}) is {state}: {why}", self.name, self.token)?;
         match self.successor_token {
             Some(token) => write!(f, "; token {token} holds it now"),
             None => Ok(()),

@@ -7,6 +7,7 @@ use crate::tls::{self, Identity, Shown};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -36,12 +37,20 @@ pub(crate) struct InspectedStream {
     first: Option<Vec<u8>>,
     /// The client's certificate, if the connection uses TLS.
     identity: Option<Arc<Identity>>,
+    /// Set when the greeting has arrived.
+    greeted: Arc<AtomicBool>,
 }
 
 impl InspectedStream {
     pub(crate) fn new(stream: Transport, greeting: Arc<Greeting>, identity: Option<Arc<Identity>>) -> Self {
         greeting.connected();
-        Self { stream, greeting, first: Some(Vec::new()), identity }
+        Self { stream, greeting, first: Some(Vec::new()), identity, greeted: Arc::default() }
+    }
+
+    /// Reports here when the greeting has arrived.
+    pub(crate) fn reporting(mut self, greeted: Arc<AtomicBool>) -> Self {
+        self.greeted = greeted;
+        self
     }
 
     /// The connection broke, or was closed by the server. What follows the first error says nothing more.
@@ -99,6 +108,7 @@ impl InspectedStream {
         if known == HEAD {
             self.first = None;
             self.greeting.spoke_http2();
+            self.greeted.store(true, Ordering::Relaxed);
         }
         Ok(())
     }

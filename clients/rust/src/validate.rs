@@ -2,11 +2,11 @@
 //! session: one malformed lease would make all others fail, again and again.
 
 use crate::facts::NAME_BYTES_MAX;
-use crate::v1;
+use crate::values::Lease;
 use uuid::Uuid;
 
 /// Returns the rule that the name or the id of a lease breaks. The id is a secret and never part of it.
-pub(crate) fn check(lease: &v1::Lease) -> Result<(), &'static str> {
+pub(crate) fn check(lease: &Lease) -> Result<(), &'static str> {
     let name = &lease.lock_name;
     if name.is_empty() {
         return Err("its lock name is empty");
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     fn validate(lock_name: &str, lease_id: &str) -> bool {
-        let lease = v1::Lease { lock_name: lock_name.to_owned(), lease_id: lease_id.to_owned(), ..Default::default() };
+        let lease = Lease { lock_name: lock_name.to_owned(), lease_id: lease_id.to_owned(), ..Default::default() };
         check(&lease).is_ok()
     }
 

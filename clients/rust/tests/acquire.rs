@@ -4,7 +4,7 @@
 mod fake;
 
 use fake::{BOUND, Do, Fake, TTL, acquired, builder, client, refused, wire};
-use fencepost_client::{AcquireError, Client, ConfigError, v1};
+use fencepost_client::{AcquireError, Client, ConfigError, raw::v1};
 use std::collections::HashSet;
 use std::time::Duration;
 use tonic::{Code, Status};
@@ -47,7 +47,7 @@ async fn a_lock_exposes_its_grant() {
     let lock = client(&[&fake]).acquire("orders/42").ttl(TTL).metadata("pid", "7").min_token(9).await.unwrap();
     assert_eq!((lock.name(), lock.token(), lock.grant_id()), ("orders/42", 41, "grant-1"));
     assert_eq!((lock.lease_id(), lock.ttl()), (fake::lease_id("orders/42").as_str(), TTL));
-    assert_eq!(lock.previous_end(), v1::LeaseEnd::Expired);
+    assert_eq!(lock.previous_end(), Some(fencepost_client::LeaseEnd::Expired));
     assert!(lock.is_valid() && lock.valid_for() <= TTL * 94 / 100);
     let request = fake.state().acquires[0].clone();
     assert_eq!((request.holder.as_str(), request.min_token, request.attempt), ("a test", 9, 1));
@@ -60,7 +60,7 @@ async fn contention_names_the_holders() {
     let fake = Fake::start().await;
     fake.on_acquire(|_| Do::Answer(refused(Outcome::Contended)));
     match client(&[&fake]).acquire("x").await {
-        Err(AcquireError::Contended { holders, waiters: 2 }) => assert_eq!(holders[0].holder, "somebody"),
+        Err(AcquireError::Contended { holders, waiters: 2, .. }) => assert_eq!(holders[0].label, "somebody"),
         other => panic!("{other:?}"),
     }
     fake.on_acquire(|_| Do::Answer(refused(Outcome::TimedOut)));
@@ -185,7 +185,7 @@ async fn the_server_refuses_a_wait_beyond_its_bounds() {
     for seconds in [-1, i64::MAX] {
         let wait_timeout = Some(prost_types::Duration { seconds, nanos: 0 });
         let request = v1::AcquireRequest { lock_name: "x".to_owned(), wait_timeout, ..Default::default() };
-        assert_eq!(client.calls().acquire(request).await.unwrap_err().code(), Code::InvalidArgument);
+        assert_eq!(client.calls().acquire(request).await.unwrap_err().code(), fencepost_client::Code::InvalidArgument);
         assert_eq!(fake.state().acquires.last().unwrap().wait_timeout, wait_timeout, "sent unchanged");
     }
 }
@@ -320,7 +320,7 @@ async fn a_raw_acquire_gets_a_request_id_and_counts_its_attempts() {
         assert!(!state.acquires[0].request_id.is_empty());
         assert!(state.timeouts.iter().all(Option::is_some), "every call has a deadline");
     }
-    let lock = client.keep(timed.message.lease.unwrap(), timed.sent_at, Duration::ZERO);
+    let lock = client.keep(timed.message.lease.unwrap().into(), timed.sent_at, Duration::ZERO);
     assert!(lock.is_valid());
     fake.until("kept alive", |state| state.streams.iter().any(|stream| stream.attached.len() == 1)).await;
 }

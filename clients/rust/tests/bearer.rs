@@ -4,11 +4,11 @@
 mod fake;
 
 use fake::{BOUND, Fake, TTL, builder};
-use fencepost_client::{AcquireError, Client, ConfigError, v1};
+use fencepost_client::Code;
+use fencepost_client::{AcquireError, Client, ConfigError, raw::v1};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
-use tonic::Code;
 use tonic::transport::Endpoint;
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn a_token_is_not_sent_over_the_network_in_plain_text() {
         let error = with_token().server("localhost").server(bad).build().unwrap_err();
         assert!(matches!(error, ConfigError::TokenInPlainText { .. }), "{bad}: {error:?}");
     }
-    let endpoint = |uri| with_token().endpoint(Endpoint::from_static(uri)).build();
+    let endpoint = |uri| with_token().raw_endpoint(Endpoint::from_static(uri)).build();
     assert!(endpoint("http://127.0.0.1:1").is_ok());
     assert!(matches!(endpoint("http://10.0.0.1:1"), Err(ConfigError::TokenInPlainText { .. })));
 }

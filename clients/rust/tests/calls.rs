@@ -4,9 +4,10 @@
 mod fake;
 
 use fake::{BOUND, Do, Fake, builder, client};
-use fencepost_client::v1;
+use fencepost_client::Code;
+use fencepost_client::raw::v1;
 use std::time::Duration;
-use tonic::{Code, Status};
+use tonic::Status;
 use v1::watch_response::Kind;
 
 #[tokio::test]

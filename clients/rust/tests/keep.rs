@@ -4,7 +4,7 @@
 mod fake;
 
 use fake::{BOUND, Fake, TTL, client};
-use fencepost_client::{LossCause, Moment, v1};
+use fencepost_client::{LossCause, Moment, raw::v1};
 use std::time::Duration;
 
 #[tokio::test]
@@ -20,7 +20,7 @@ async fn a_malformed_lease_is_lost_from_the_start_and_harms_no_other() {
         v1::Lease { lease_id: String::new(), ..sound.clone() },
         v1::Lease { lease_id: "secret".to_owned(), ttl: None, ..sound },
     ];
-    let locks = bad.map(|lease| client.keep(lease, Moment::now(), Duration::ZERO));
+    let locks = bad.map(|lease| client.keep(lease.into(), Moment::now(), Duration::ZERO));
     for lock in &locks {
         assert!(!lock.is_valid());
         assert_eq!(lock.lost().await.cause, LossCause::Invalid);
@@ -42,7 +42,7 @@ async fn a_lease_is_kept_although_its_previous_process_used_higher_attempt_numbe
         let fake = Fake::start().await;
         let lease = fake::lease("x");
         fake.update(|state| state.kept.insert(lease.lease_id.clone(), (counted, usize::MAX, 1)));
-        let lock = client(&[&fake]).keep(lease, Moment::now(), Duration::ZERO);
+        let lock = client(&[&fake]).keep(lease.into(), Moment::now(), Duration::ZERO);
         fake.until("kept", |state| state.streams.iter().any(|stream| !stream.attached.is_empty())).await;
         fake.until("a TTL of answers", |state| state.streams[0].answers.len() > 12).await;
         assert!(lock.is_valid());
@@ -60,7 +60,7 @@ async fn the_newest_of_two_processes_keeps_a_lease_whatever_the_attempt_numbers(
         fake.until("attached again", |state| state.streams.get(again).is_some_and(|it| !it.attached.is_empty())).await;
     }
     assert_eq!(fake.state().streams[3].all_attached[0].attempt, 4);
-    let second = second_client.keep(fake::lease("x"), Moment::now(), Duration::ZERO);
+    let second = second_client.keep(fake::lease("x").into(), Moment::now(), Duration::ZERO);
     fake.until("the first one tries once", |state| state.streams[3].all_attached.len() == 2).await;
     let lost = tokio::time::timeout(BOUND, first.lost()).await.unwrap();
     assert_eq!(lost.cause, LossCause::Silence);

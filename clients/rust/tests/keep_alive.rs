@@ -4,8 +4,8 @@
 mod fake;
 
 use fake::{BOUND, Do, Fake, TTL, builder, client, wire};
-use fencepost_client::v1::session_response::Message as ServerMessage;
-use fencepost_client::{Client, Lock, LockLost, LossCause, Moment, Status, v1};
+use fencepost_client::raw::v1::session_response::Message as ServerMessage;
+use fencepost_client::{Client, Lock, LockLost, LossCause, Moment, Status, raw::v1};
 use std::time::Duration;
 
 /// An attached lock.
@@ -259,7 +259,7 @@ async fn a_lease_that_is_handed_over_is_detached_and_not_released() {
     let lock = kept(&client, &fake).await;
     let held = lock.held();
     let lease = lock.into_lease();
-    assert_eq!((lease.lease_id.as_str(), lease.fencing_token), (fake::lease_id("x").as_str(), 41));
+    assert_eq!((lease.lease_id.as_str(), lease.token), (fake::lease_id("x").as_str(), 41));
     assert_eq!(held.lost().await.cause, LossCause::Detached);
     fake.until("detached", |state| state.streams[0].detached.len() == 1).await;
     client.flush().await;
@@ -273,7 +273,7 @@ async fn a_lease_that_is_handed_over_is_detached_and_not_released() {
 async fn an_expired_lease_is_lost_from_the_start() {
     let fake = Fake::start().await;
     let client = builder(&[&fake]).build().unwrap();
-    let lock = client.keep(fake::lease("x"), Moment::now().minus(TTL), Duration::ZERO);
+    let lock = client.keep(fake::lease("x").into(), Moment::now().minus(TTL), Duration::ZERO);
     assert!(!lock.is_valid());
     assert_eq!(lock.lost().await.cause, LossCause::Silence);
 }

@@ -10,7 +10,7 @@ mod front;
 
 use authority::Authority;
 use fake::{BOUND, Do, Fake, TTL, acquired, builder, client, refused, wire};
-use fencepost_client::{AcquireError, Client, Moment, Tls, v1};
+use fencepost_client::{AcquireError, Client, Moment, Tls, raw::v1};
 use front::{Front, Settings};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};

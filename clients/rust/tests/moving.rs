@@ -4,8 +4,8 @@
 mod fake;
 
 use fake::{Do, Fake, TTL, acquired, client, wire};
-use fencepost_client::v1::session_response::Message as ServerMessage;
-use fencepost_client::{Client, Lock, v1};
+use fencepost_client::raw::v1::session_response::Message as ServerMessage;
+use fencepost_client::{Client, Lock, raw::v1};
 use std::time::Duration;
 
 /// Two locks held on a draining server. The next server delays one of the attachments.

@@ -4,7 +4,8 @@
 mod fake;
 
 use fake::{Do, Fake};
-use fencepost_client::{AcquireError, CallError, Client, v1};
+use fencepost_client::{AcquireError, CallError, Client, raw::v1};
+use std::future::IntoFuture;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -97,10 +98,63 @@ async fn a_port_with_another_protocol_is_not_grpc() {
                 message.starts_with(&format!("{address} does not speak gRPC")) && message.contains(why),
                 "{message}"
             );
-            assert_eq!(error.to_string(), message, "nothing was done, so nothing is unknown");
-            assert!(error.is_unreachable() && !error.is_outcome_unknown());
+            assert_eq!(error.to_string(), format!("no server could be reached: {message}"));
+            assert!(error.is_unreachable() && error.is_unavailable() && !error.is_outcome_unknown());
         }
     }
+}
+
+/// A retry cannot help, so a call does not use up its time.
+#[tokio::test]
+async fn what_stays_wrong_ends_a_call_at_once_if_no_other_server_is_left() {
+    let patient = Duration::from_secs(300);
+    let builder = || Client::builder().retry_for(patient);
+    let web = server(Behaviour::Answers(b"HTTP/1.1 400 Bad Request\r\n\r\n")).await;
+    let redis = server(Behaviour::Answers(b"-ERR unknown command 'PRI'\r\n")).await;
+    let client = builder().server(&web).build().unwrap();
+    let error =
+        tokio::time::timeout(BOUND, client.acquire("x").wait(patient).into_future()).await.unwrap().unwrap_err();
+    let message =
+        format!("no server could be reached: {web} does not speak gRPC (it sent \"HTTP/1.1 400 Bad Request\")");
+    assert_eq!(error.to_string(), message);
+    let client = builder().server(&web).server(&redis).build().unwrap();
+    let error =
+        tokio::time::timeout(BOUND, client.acquire("x").wait(patient).into_future()).await.unwrap().unwrap_err();
+    let other = format!("{redis} does not speak gRPC (it sent \"-ERR unknown command 'PRI'\")");
+    assert_eq!(error.to_string(), format!("{message}; {other}"), "each server that was tried");
+    // Another server may come back.
+    let client = Client::builder().server(&web).server(closed_port().await).retry_for(RETRY_FOR).build().unwrap();
+    let error = client.acquire("x").await.unwrap_err();
+    assert!(error.to_string().starts_with(&format!("{message}; 127.0.0.1:")), "{error}");
+}
+
+#[tokio::test]
+async fn a_grpc_server_of_another_service_is_no_fencepost() {
+    let fake = Fake::start().await;
+    fake.state().refuses = Some(Status::unimplemented(""));
+    let client = Client::builder().server(&fake.url).retry_for(Duration::from_secs(300)).build().unwrap();
+    let address = fake.url.trim_start_matches("http://");
+    let message = format!("{address} {}", fencepost_client::facts::NOT_FENCEPOST);
+    let unary = tokio::time::timeout(BOUND, client.calls().get(get())).await.unwrap().unwrap_err();
+    let acquire = tokio::time::timeout(BOUND, client.acquire("x").into_future()).await.unwrap().unwrap_err();
+    assert_eq!((unary.to_string(), acquire.to_string()), (message.clone(), message.clone()));
+    assert!(!unary.is_unavailable() && matches!(acquire, AcquireError::Refused { .. }), "{acquire:?}");
+    // Another server may be the right one, or may come back.
+    let right = Fake::start().await;
+    let client = Client::builder().server(&fake.url).server(&right.url).build().unwrap();
+    assert!(client.acquire("x").await.unwrap().is_valid());
+    let nobody = closed_port().await;
+    let client = Client::builder().server(&nobody).server(&fake.url).retry_for(RETRY_FOR).build().unwrap();
+    let error = client.acquire("x").await.unwrap_err();
+    assert!(matches!(error, AcquireError::Unavailable { .. }), "{error:?}");
+    let error = error.to_string();
+    assert!(error.starts_with("no server could be reached: ") && error.contains(&nobody), "{error}");
+    assert!(error.contains(&message), "{error}");
+}
+
+async fn closed_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap().to_string()
 }
 
 /// It may be a hanging gRPC server that still reads what was sent.
@@ -126,9 +180,7 @@ async fn a_silent_port_is_not_grpc_or_hangs() {
 
 #[tokio::test]
 async fn a_closed_port_is_unreachable() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    drop(listener);
+    let address = closed_port().await;
     let error = client(&address).calls().get(get()).await.unwrap_err();
     assert!(error.is_unreachable() && error.not_grpc().is_none(), "{error:?}");
 }

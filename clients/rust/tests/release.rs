@@ -4,8 +4,8 @@
 mod fake;
 
 use fake::{BOUND, Do, Fake, TTL, builder, client, refused, released};
-use fencepost_client::v1::session_response::Message as ServerMessage;
-use fencepost_client::{AcquireError, LossCause, ReleaseError, RunError, v1};
+use fencepost_client::raw::v1::session_response::Message as ServerMessage;
+use fencepost_client::{AcquireError, LeaseEnd, LossCause, ReleaseError, RunError, raw::v1};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -26,7 +26,7 @@ async fn a_release_stops_renewals_and_returns_how_the_lease_ended() {
 
     fake.on_release(|_| Do::Answer(released(v1::LeaseEnd::Expired)));
     let result = client.acquire("x").await.unwrap().release().await.unwrap();
-    assert_eq!((result.end, result.successor_token), (v1::LeaseEnd::Expired, Some(42)));
+    assert_eq!((result.end, result.successor_token), (Some(LeaseEnd::Expired), Some(42)));
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn a_release_whose_outcome_stays_unknown_is_reported() {
     fake.on_release(|_| Do::Fail(Status::unavailable("lost")));
     let client = builder(&[&fake]).retry_for(Duration::from_secs(2)).build().unwrap();
     let error = client.acquire("x").await.unwrap().release().await.unwrap_err();
-    assert!(matches!(error, ReleaseError::OutcomeUnknown { source: Some(_) }), "{error:?}");
+    assert!(matches!(error, ReleaseError::OutcomeUnknown { cause: Some(_) }), "{error:?}");
     assert!(fake.state().releases.len() > 1);
 }
 
@@ -85,7 +85,7 @@ async fn a_lock_that_the_server_reports_lost_is_not_released() {
     }
     drop(lock);
     let answer = other.release().await.unwrap();
-    assert_eq!((answer.end, answer.successor_token), (v1::LeaseEnd::Revoked, Some(42)));
+    assert_eq!((answer.end, answer.successor_token), (Some(LeaseEnd::Revoked), Some(42)));
     client.flush().await;
     assert!(fake.state().releases.is_empty());
 }
@@ -101,7 +101,7 @@ async fn the_release_of_a_lock_that_is_over_does_not_wait_for_the_server() {
     let lost = tokio::time::timeout(BOUND, lock.lost()).await.unwrap();
     assert_eq!(lost.cause, LossCause::Silence);
     let answer = tokio::time::timeout(BOUND, lock.release()).await.unwrap().unwrap();
-    assert_eq!((answer.end, answer.successor_token), (v1::LeaseEnd::Unspecified, None), "no end is known");
+    assert_eq!((answer.end, answer.successor_token), (None, None), "no end is known");
     assert!(!answer.was_held());
     // By the server's clock the lease may have a little left, so it is released in the background.
     fake.until("sent", |state| state.releases.len() == 1).await;
@@ -146,7 +146,7 @@ async fn a_dropped_release_continues() {
 async fn a_body_runs_under_the_lock_and_its_value_is_returned() {
     let fake = Fake::start().await;
     let client = client(&[&fake]);
-    let token = client.with_lock("x", |lock| async move { lock.is_valid().then(|| lock.token()) }).await.unwrap();
+    let token = client.acquire("x").run(|lock| async move { lock.is_valid().then(|| lock.token()) }).await.unwrap();
     assert_eq!(token, Some(41));
     assert_eq!(fake.state().releases.len(), 1);
 }
@@ -155,7 +155,7 @@ async fn a_body_runs_under_the_lock_and_its_value_is_returned() {
 async fn a_lock_and_its_body_can_move_between_threads() {
     let fake = Fake::start().await;
     let client = client(&[&fake]);
-    let running = tokio::spawn(async move { client.with_lock("x", |lock| async move { lock.token() }).await });
+    let running = tokio::spawn(async move { client.acquire("x").run(|lock| async move { lock.token() }).await });
     assert_eq!(running.await.unwrap().unwrap(), 41);
 }
 
@@ -163,7 +163,7 @@ async fn a_lock_and_its_body_can_move_between_threads() {
 async fn a_body_never_runs_without_the_lock() {
     let fake = Fake::start().await;
     fake.on_acquire(|_| Do::Answer(refused(v1::acquire_response::Outcome::Contended)));
-    let result = client(&[&fake]).with_lock("x", |_| async { panic!("ran") }).await;
+    let result = client(&[&fake]).acquire("x").run(|_| async { panic!("ran") }).await;
     assert!(matches!(result, Err(RunError::Acquire(AcquireError::Contended { .. }))));
 }
 
@@ -171,10 +171,10 @@ async fn a_body_never_runs_without_the_lock() {
 async fn a_failed_release_never_masks_the_value_of_the_body() {
     let fake = Fake::start().await;
     fake.on_release(|_| Do::Fail(Status::internal("broken")));
-    let result = client(&[&fake]).with_lock("x", |_| async { Err::<(), _>("the body's own") }).await;
+    let result = client(&[&fake]).acquire("x").run(|_| async { Err::<(), _>("the body's own") }).await;
     assert_eq!(result.unwrap(), Err("the body's own"));
     fake.on_release(|_| Do::Answer(released(v1::LeaseEnd::Expired)));
-    assert_eq!(client(&[&fake]).with_lock("x", |_| async { 7 }).await.unwrap(), 7);
+    assert_eq!(client(&[&fake]).acquire("x").run(|_| async { 7 }).await.unwrap(), 7);
 }
 
 /// Records whether the body's future was dropped before the lock was released.

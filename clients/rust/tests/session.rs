@@ -4,7 +4,7 @@
 mod fake;
 
 use fake::{BOUND, Do, Fake, TTL, acquired, builder, client, refused, released, wire};
-use fencepost_client::{AcquireError, Client, Lock, v1};
+use fencepost_client::{AcquireError, Client, Lock, raw::v1};
 use std::collections::HashSet;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -289,7 +289,10 @@ async fn a_refused_session_is_reported_at_once() {
     let fake = Fake::start().await;
     fake.state().refuses = Some(Status::permission_denied("unknown client"));
     let error = client(&[&fake]).acquire("x").await.unwrap_err();
-    assert!(matches!(&error, AcquireError::Refused { source } if source.code() == Code::PermissionDenied), "{error:?}");
+    assert!(
+        matches!(&error, AcquireError::Refused { source } if source.code() == fencepost_client::Code::PermissionDenied),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]

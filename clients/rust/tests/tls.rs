@@ -11,7 +11,10 @@ mod front;
 use authority::{Authority, Files};
 use certificates::Valid;
 use fake::Fake;
-use fencepost_client::{AcquireError, CallError, Client, ClientBuilder, ServerAddress, Tls, TlsFailure, v1};
+use fencepost_client::{
+    AcquireError, CallError, Client, ClientBuilder, Tls, TlsFailure,
+    raw::{self, v1},
+};
 use front::{Front, Settings};
 use std::fs;
 use std::time::Duration;
@@ -47,7 +50,7 @@ async fn errors_of(address: &str, tls: &Tls) -> Vec<CallError> {
             AcquireError::Unavailable { source } | AcquireError::OutcomeUnknown { source } => source,
             other => panic!("{other:?}"),
         };
-        let connected = address.parse::<ServerAddress>().unwrap().connect(tls).await;
+        let connected = raw::connect(&address.parse().unwrap(), tls).await;
         // A client certificate is checked after the connection has been established.
         [got, drained, acquired].into_iter().chain(connected.err()).collect()
     };
@@ -58,7 +61,7 @@ async fn errors_of(address: &str, tls: &Tls) -> Vec<CallError> {
 async fn fails(address: &str, tls: &Tls, failure: &TlsFailure, says: &str) {
     for error in errors_of(address, tls).await {
         assert_eq!(error.tls_failure(), Some(failure), "{error:?}");
-        assert_eq!(error.to_string(), format!("{address}: {failure}"));
+        assert_eq!(error.to_string(), format!("no server could be reached: {address}: {failure}"));
         assert!(error.to_string().contains(says), "{error}");
         assert!(error.is_unreachable() && !error.is_outcome_unknown() && error.not_grpc().is_none(), "{error:?}");
     }
@@ -71,8 +74,8 @@ async fn works(address: &str, tls: Tls) {
     lock.release().await.unwrap();
     // A unary call, which the fake does not implement.
     let error = client.calls().drain(drain()).await.unwrap_err();
-    assert_eq!(error.code(), tonic::Code::Unimplemented, "{error:?}");
-    address.parse::<ServerAddress>().unwrap().connect(&tls).await.unwrap();
+    assert_eq!(error.code(), fencepost_client::Code::Unimplemented, "{error:?}");
+    raw::connect(&address.parse().unwrap(), &tls).await.unwrap();
 }
 
 #[tokio::test]

@@ -5,7 +5,10 @@
 mod fake;
 
 use fake::Fake;
-use fencepost_client::{Client, ServerAddress, Tls, v1};
+use fencepost_client::{
+    Client, Tls,
+    raw::{self, v1},
+};
 use std::time::Duration;
 use tokio::io::{AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpStream, UnixListener};
@@ -35,7 +38,7 @@ async fn locks_work_over_a_unix_socket() {
         let lock = client.acquire("x").await.unwrap();
         assert!(lock.is_valid());
         lock.release().await.unwrap();
-        address.parse::<ServerAddress>().unwrap().connect(&Tls::new()).await.unwrap();
+        raw::connect(&address.parse().unwrap(), &Tls::new()).await.unwrap();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{plan::Via, session::Session};
 use anyhow::{Context, Result};
-use fencepost_client::{ServerAddress, Tls};
+use fencepost_client::{ServerAddress, Tls, raw};
 use fencepost_proto::v1::{
     AcquireRequest, AcquireResponse, GetRequest, Lease, LeaseEnd, ReleaseRequest, acquire_response::Outcome,
     lock_service_client::LockServiceClient,
@@ -38,7 +38,7 @@ pub(super) struct Caller {
 pub(super) async fn connect(servers: &[Server], connections: usize, via: Via) -> Result<Vec<Caller>> {
     let mut callers = Vec::with_capacity(connections);
     for Server { address, tls } in servers.iter().cycle().take(connections) {
-        let channel = address.connect(tls).await;
+        let channel = raw::connect(address, tls).await;
         let mut client = LockServiceClient::new(channel.with_context(|| format!("cannot connect to {address}"))?);
         let session = match via {
             Via::Unary => None,

@@ -10,7 +10,10 @@ use crate::cli::{
 use clap::Args;
 use fencepost_client::{
     Lock,
-    v1::{AcquireResponse, Lease, LeaseEnd, acquire_response::Outcome},
+    raw::{
+        self,
+        v1::{AcquireResponse, Lease, LeaseEnd, acquire_response::Outcome},
+    },
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -72,9 +75,9 @@ async fn run(args: &AcquireArgs) -> Result<(), Failure> {
 /// Hands the lease over to the caller, as the server would have answered. It is not renewed any more.
 fn reply(lock: Lock) -> AcquireResponse {
     let (ttl, previous_end) = (lock.ttl(), lock.previous_end());
-    let lease = Lease { ttl: Some(text::to_wire(ttl)), ..lock.into_lease() };
+    let lease = Lease { ttl: Some(text::to_wire(ttl)), ..lock.into_lease().into() };
     let outcome = Outcome::Acquired.into();
-    AcquireResponse { outcome, lease: Some(lease), previous_end: previous_end.into(), ..Default::default() }
+    AcquireResponse { outcome, lease: Some(lease), previous_end: raw::end(previous_end).into(), ..Default::default() }
 }
 
 fn acquired(reply: &AcquireResponse) -> String {

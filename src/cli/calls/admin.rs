@@ -8,7 +8,7 @@ use crate::cli::{
     text,
 };
 use clap::Args;
-use fencepost_client::v1::{
+use fencepost_client::raw::v1::{
     DrainRequest, DrainResponse, ForceReleaseRequest, ForceReleaseResponse, force_release_response::Outcome,
 };
 

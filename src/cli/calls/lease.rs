@@ -7,7 +7,7 @@ use crate::cli::{
     text,
 };
 use clap::Args;
-use fencepost_client::v1::{
+use fencepost_client::raw::v1::{
     LeaseEnd, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse, renew_response::Outcome,
 };
 use std::time::Duration;

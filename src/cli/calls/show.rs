@@ -10,7 +10,7 @@ use crate::cli::{
 use clap::Args;
 use fencepost_client::{
     CallError, Client, facts,
-    v1::{
+    raw::v1::{
         CheckTokenRequest, CheckTokenResponse, GetRequest, GetResponse, LeaseEnd, ListRequest, ListResponse,
         LockHolder, LockInfo, check_token_response::Status,
     },

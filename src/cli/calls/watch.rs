@@ -7,7 +7,7 @@ use crate::cli::{
     json, text, write_note,
 };
 use clap::{Args, builder::NonEmptyStringValueParser};
-use fencepost_client::v1::{WatchRequest, WatchResponse, watch_response::Kind};
+use fencepost_client::raw::v1::{WatchRequest, WatchResponse, watch_response::Kind};
 use std::time::SystemTime;
 
 /// The locks to watch.

@@ -20,7 +20,8 @@ use super::{
     text,
 };
 use clap::Args;
-use fencepost_client::{Client, Lock, v1::LeaseEnd};
+use fencepost_client::{Client, Lock};
+use fencepost_proto::v1::LeaseEnd;
 use group::Group;
 pub(super) use signals::{Signals, is_termination};
 use std::{ffi::OsString, process::Command, time::Duration};
@@ -151,7 +152,7 @@ pub(super) async fn release(lock: Lock, stderr: &Stderr) -> bool {
     match tokio::time::timeout(valid_for, lock.release()).await {
         Ok(Ok(released)) if released.was_held() => return true,
         Ok(Ok(released)) => {
-            let message = match released.end {
+            let message = match fencepost_client::raw::end(released.end) {
                 end @ (LeaseEnd::Released | LeaseEnd::Expired | LeaseEnd::Revoked) => {
                     format!("the lease of {name} {} before it was released", text::end(end))
                 }

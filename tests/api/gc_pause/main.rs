@@ -200,7 +200,7 @@ fn the_writes_of_a_holder_are_rejected_after_a_restart_that_lost_its_lease() {
     assert_eq!(scene.document().as_deref(), Some("by the second"));
     // The client attaches its lease to the new server, which does not know it.
     let lost = first.order("await-lost");
-    assert!(lost.starts_with(&format!("lock {LOCK} (token {token}) lost: ")), "{lost}");
+    assert!(lost.starts_with(&format!("{LOCK} (token {token}) is lost: ")), "{lost}");
     assert_eq!(first.order("look").split_once(',').unwrap().0, "valid false");
     assert_eq!(second.order("look"), "valid true, lost None");
 }

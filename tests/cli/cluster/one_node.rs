@@ -7,7 +7,7 @@ use crate::{
 };
 use fencepost_client::{
     Client,
-    v1::{GetRequest, Lease},
+    raw::v1::{GetRequest, Lease},
 };
 use std::time::Duration;
 use tokio::time::Instant;

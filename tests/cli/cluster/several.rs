@@ -7,7 +7,7 @@ use crate::{
     redis::Redis,
     support::{acquire_request, until, waiting_request, within},
 };
-use fencepost_client::{Client, v1};
+use fencepost_client::{Client, raw::v1};
 use std::{cmp::Reverse, thread, time::Duration};
 use tokio::{task::JoinHandle, time::Instant};
 

@@ -49,6 +49,22 @@ fn addresses_with_and_without_http_are_accepted() {
 }
 
 #[test]
+fn no_web_proxy_is_asked() {
+    let server = Server::start();
+    let by_name = format!("localhost:{}", address(&server).rsplit(':').next().unwrap());
+    for named in [address(&server), &by_name] {
+        let mut acquire = fencepost(&["run", "a", "--server", named, "--", "true"]);
+        for scheme in ["http", "https", "grpc", "all"] {
+            // Nothing listens on port 1.
+            acquire.env(format!("{scheme}_proxy"), "http://127.0.0.1:1");
+            acquire.env(format!("{}_PROXY", scheme.to_uppercase()), "http://127.0.0.1:1");
+        }
+        acquire.env_remove("no_proxy").env_remove("NO_PROXY");
+        Process::start(&mut acquire).ended().expect(0);
+    }
+}
+
+#[test]
 fn an_invalid_address_is_explained() {
     for (named, why) in [
         ("not a server", "invalid server address \"not a server\": the host must be an IP address, or a name"),
@@ -98,6 +114,17 @@ fn a_port_that_is_not_grpc_is_reported() {
             let ended = process.ended().expect(69);
             ended.says(&format!("fencepost: {named} does not speak gRPC")).says(why).says("FENCEPOST_SERVER");
         }
+    }
+}
+
+/// At once, even by commands that could wait for long: `ended` waits with a bound.
+#[test]
+fn the_admin_port_is_reported() {
+    let server = Server::start_with(&["--admin-listen", "127.0.0.1:0"]);
+    let admin = server.admin_address();
+    for words in [&["get", "a"][..], &["acquire", "a"], &["acquire", "a", "--wait", "1h"], &["hold", "a"]] {
+        let ended = Process::start(fencepost(words).env("FENCEPOST_SERVER", &admin)).ended().expect(69);
+        ended.says(&format!("{admin} does not implement this call")).says("admin port");
     }
 }
 

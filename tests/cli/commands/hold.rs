@@ -41,7 +41,7 @@ fn a_lost_lock_ends_hold_at_once() {
     let holding = server.spawn(&["hold", "a"]);
     let token = token(&holding);
     server.run(&["force-release", "a", "--token", &token, "--reason", "it is stuck"]).expect(0);
-    holding.ended().expect(70).says(&format!("lock a (token {token}) lost: the lease was revoked: stop the work"));
+    holding.ended().expect(70).says(&format!("a (token {token}) is lost: the lease was revoked: stop the work"));
 }
 
 #[test]

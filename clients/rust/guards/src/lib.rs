@@ -34,7 +34,12 @@ pub mod redis;
 #[cfg(feature = "rusqlite")]
 pub mod sqlite;
 
-use fencepost_client::{Held, Lock, facts};
+use fencepost_client::{Held, Lock, bounds};
+
+/// The example of the README compiles.
+#[cfg(all(doctest, feature = "tokio-postgres"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 /// A grant of a lock, as a guard compares it. A [`Lock`] and a [`Held`] convert to it; a process that writes on behalf
 /// of the holder makes it from what the holder passed on.
@@ -42,7 +47,7 @@ use fencepost_client::{Held, Lock, facts};
 pub struct Grant<'a> {
     /// The lock's name.
     pub lock_name: &'a str,
-    /// The fencing token: at most [`facts::TOKEN_MAX`].
+    /// The fencing token: at most [`TOKEN_MAX`](bounds::TOKEN_MAX).
     pub token: u64,
     /// The public id of the grant. If a lock server that lost its data grants a token twice, the store accepts one of
     /// the two holders only.
@@ -65,7 +70,7 @@ impl<'a> From<&'a Lock> for Grant<'a> {
 impl Grant<'_> {
     /// The token as stores keep it. Redis compares tokens as floating-point numbers, so a larger one is no token.
     fn stored_token<E>(&self) -> Result<i64, RaiseError<E>> {
-        let token = i64::try_from(self.token).ok().filter(|_| self.token <= facts::TOKEN_MAX);
+        let token = i64::try_from(self.token).ok().filter(|_| self.token <= bounds::TOKEN_MAX);
         token.ok_or(RaiseError::NotAToken(self.token))
     }
 
@@ -76,9 +81,7 @@ impl Grant<'_> {
 
 /// The store has seen a newer holder of the lock. Roll the transaction back: nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "stale token {token} of lock {lock_name}: the store has seen {newest}, so a newer holder has the lock; roll back"
-)]
+#[error("token {token} of {lock_name} is stale: the store has seen {newest}")]
 pub struct StaleToken {
     /// The lock's name.
     pub lock_name: String,
@@ -94,7 +97,7 @@ pub enum RaiseError<E> {
     /// A newer holder has the lock.
     #[error(transparent)]
     Stale(#[from] StaleToken),
-    /// The number is above [`facts::TOKEN_MAX`].
+    /// The number is above [`TOKEN_MAX`](bounds::TOKEN_MAX).
     #[error("{0} is no token: tokens are below 2^53")]
     NotAToken(u64),
     /// The store failed.

@@ -56,7 +56,7 @@ impl Session {
                     }
                 } else {
                     lease.leave_stream();
-                    lease.at_risk(now);
+                    lease.at_risk(now, "another process renews its lease");
                 }
             }
         }

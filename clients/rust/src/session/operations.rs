@@ -119,7 +119,14 @@ impl Session {
 
     /// An operation that was asked for at `asked` got no answer in time.
     pub(crate) fn not_answered(&self, asked: Moment) {
-        self.change_health(|health| health.hangs |= health.last_received <= asked);
+        let mut hangs = false;
+        self.change_health(|health| {
+            hangs = health.last_received <= asked;
+            health.hangs |= hangs;
+        });
+        if hangs {
+            self.went_silent();
+        }
     }
 
     pub(super) fn queue_moved(&self, number: u64, waiting: v1::Waiting) {
@@ -162,7 +169,7 @@ impl Session {
         let (lease, handle) = (answer.lease.take()?, operation.handle?);
         let (held_for, ttl) = (duration(answer.held_for), duration(lease.ttl));
         let reading = Reading { sent, read: now, held_for, ttl };
-        let lease = LeaseState::new(self.core.next_key(), lease, reading, operation.ttl).attached_by_grant();
+        let lease = LeaseState::new(self.core.next_key(), lease.into(), reading).attached_by_grant();
         let lease = Arc::new(lease);
         self.outbox().granted(handle, lease.clone(), sent);
         Some(Grant::new(lease, self.clone()))

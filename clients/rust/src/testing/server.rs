@@ -57,7 +57,7 @@ impl Server {
         command.stderr(fs::File::create(&log).map_err(StartError::Folder)?);
         let spawned = command.spawn();
         let program = || program.to_string_lossy().into_owned();
-        let child = spawned.map_err(|source| StartError::NotRun { program: program(), source })?;
+        let child = spawned.map_err(|cause| StartError::NotRun { program: program(), cause })?;
         let mut process = Process(child);
         match tokio::time::timeout(START_MAX, process.address(&port_file)).await {
             Ok(Some(address)) => Ok(Self { process, address }),
@@ -132,14 +132,14 @@ impl Drop for Process {
 pub enum StartError {
     /// The program cannot be run.
     #[error(
-        "cannot run `{program}`, the program of the server: {source}. Set {PROGRAM_VARIABLE} to its path, or put \
+        "cannot run `{program}`, the program of the server: {cause}. Set {PROGRAM_VARIABLE} to its path, or put \
          `{PROGRAM}` on the PATH"
     )]
     NotRun {
         /// The program.
         program: String,
         /// The error of the system.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The server ended, or did not listen in time.
     #[error("`{program} serve` {what}. Its log: {log}")]

@@ -1,6 +1,7 @@
 //! Why TLS with a server failed.
 
 use super::Shown;
+use crate::facts;
 use rustls::{AlertDescription, CertificateError, Error as TlsError};
 use std::fmt;
 use std::io::{Error as IoError, ErrorKind};
@@ -54,25 +55,20 @@ impl TlsFailure {
 impl fmt::Display for TlsFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Untrusted => f.write_str(
-                "the server's certificate is not trusted: it is self-signed, or its authority is not among the \
-                 trusted ones",
-            ),
-            Self::Expired => f.write_str("the server's certificate has expired, by the clock of this machine"),
+            Self::Untrusted => f.write_str(facts::TLS_UNTRUSTED),
+            Self::Expired => f.write_str(facts::TLS_EXPIRED),
             Self::NotYetValid => f.write_str("the server's certificate is not valid yet, by the clock of this machine"),
             Self::WrongName { names } if names.is_empty() => {
-                f.write_str("the server's certificate is not valid for this name, nor for any other")
+                write!(f, "{}, nor for any other", facts::TLS_WRONG_NAME)
             }
             Self::WrongName { names } => {
-                write!(f, "the server's certificate is not valid for this name, only for {}", names.join(", "))
+                write!(f, "{}, only for {}", facts::TLS_WRONG_NAME, names.join(", "))
             }
             Self::BadCertificate(why) => write!(f, "the server's certificate cannot be used: {why}"),
-            Self::NotTls => f.write_str("the server does not speak TLS on this port"),
-            Self::ClientCertificateMissing => {
-                f.write_str("the server asks for a client certificate, and none was given")
-            }
+            Self::NotTls => f.write_str(facts::TLS_NOT_TLS),
+            Self::ClientCertificateMissing => f.write_str(facts::TLS_CLIENT_CERTIFICATE_MISSING),
             Self::ClientCertificateRefused(Some(alert)) => {
-                write!(f, "the server refused the client certificate (TLS alert {alert})")
+                write!(f, "{} (TLS alert {alert})", facts::TLS_CLIENT_CERTIFICATE_REFUSED)
             }
             Self::ClientCertificateRefused(None) => {
                 f.write_str("the server closed the connection after it had received the client certificate")

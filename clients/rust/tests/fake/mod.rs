@@ -5,8 +5,8 @@
 
 mod session;
 
-use fencepost_client::v1::session_response::Message as ServerMessage;
-use fencepost_client::{Client, ClientBuilder, v1};
+use fencepost_client::raw::v1::session_response::Message as ServerMessage;
+use fencepost_client::{Client, ClientBuilder, raw::v1};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard};

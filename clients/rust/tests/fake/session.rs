@@ -1,8 +1,8 @@
 //! The sessions of the scripted server. They share its scripts with the unary calls.
 
 use super::{Do, Fake, ServerMessage, State, Stream, TTL, Unanswered, refused, wire};
-use fencepost_client::v1;
-use fencepost_client::v1::session_request::Message as ClientMessage;
+use fencepost_client::raw::v1;
+use fencepost_client::raw::v1::session_request::Message as ClientMessage;
 use prost::Message as _;
 use std::collections::HashMap;
 use tokio::sync::mpsc;

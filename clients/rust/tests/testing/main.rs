@@ -4,7 +4,7 @@
 mod rules;
 
 use fencepost_client::testing::{FakeServer, NotHeld};
-use fencepost_client::{Client, LossCause, v1};
+use fencepost_client::{Client, LeaseEnd, LossCause, raw::v1};
 use rules::{BOUND, held_for, info, wait, waiters, within};
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn a_loss_is_reported_and_the_next_waiter_served() {
     let next = within(next).await.unwrap().unwrap();
     let lost = within(lock.lost()).await;
     assert_eq!((lost.cause, lost.successor_token), (LossCause::Revoked, Some(next.token())));
-    assert_eq!(next.previous_end(), v1::LeaseEnd::Revoked);
+    assert_eq!(next.previous_end(), Some(LeaseEnd::Revoked));
     assert!(!lock.release().await.unwrap().was_held());
     let error = server.lose("other").unwrap_err();
     assert_eq!(error, NotHeld { name: "other".to_owned() });
@@ -102,7 +102,7 @@ async fn a_pause_loses_locks() {
     server.resume();
     let next = within(client.acquire("orders/42").wait(BOUND).into_future()).await.unwrap();
     assert!(next.token() > lock.token());
-    assert_eq!(next.previous_end(), v1::LeaseEnd::Expired);
+    assert_eq!(next.previous_end(), Some(LeaseEnd::Expired));
 }
 
 #[tokio::test]

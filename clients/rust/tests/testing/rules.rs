@@ -1,6 +1,6 @@
 //! What each server does, the real one and the fake one. The tests of the command line run it with the real one.
 
-use fencepost_client::{AcquireError, Client, Lock, v1};
+use fencepost_client::{AcquireError, Client, Lock, raw::v1};
 use std::future::Future;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -62,8 +62,8 @@ pub(crate) async fn it_grants_in_order_and_renews(address: &str) {
     let ttl = Duration::from_millis(1_500);
     let lock = client.acquire("orders/42").ttl(ttl).metadata("job", "7").await.unwrap();
     let error = client.acquire("orders/42").await.unwrap_err();
-    let AcquireError::Contended { holders, waiters: 0 } = error else { panic!("{error:?}") };
-    assert_eq!((holders[0].holder.as_str(), holders[0].fencing_token), ("a test", lock.token()));
+    let AcquireError::Contended { holders, waiters: 0, .. } = error else { panic!("{error:?}") };
+    assert_eq!((holders[0].label.as_str(), holders[0].token), ("a test", Some(lock.token())));
     assert_eq!(holders[0].metadata["job"], "7");
     let error = client.acquire("orders/42").wait(Duration::from_millis(50)).await.unwrap_err();
     assert!(matches!(error, AcquireError::TimedOut { .. }), "{error:?}");
@@ -80,7 +80,7 @@ pub(crate) async fn it_grants_in_order_and_renews(address: &str) {
     for wait in waits {
         let lock = within(wait).await.unwrap().unwrap();
         assert!(lock.token() > newest);
-        assert_eq!(lock.previous_end(), v1::LeaseEnd::Released);
+        assert_eq!(lock.previous_end(), Some(fencepost_client::LeaseEnd::Released));
         newest = lock.token();
         lock.release().await.unwrap();
     }

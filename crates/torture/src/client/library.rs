@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{clock, journal};
 use anyhow::Result;
-use fencepost_client::{AcquireError, Client, Held, Lock, LossCause, ReleaseError, Status};
+use fencepost_client::{AcquireError, Client, Held, Lock, LossCause, ReleaseError, Status, raw};
 use fencepost_torture::history::{Acquire, AcquireEnd, Grant, Lost, Nanos, OPEN, Record, Release, ReleaseEnd, Renewed};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -90,8 +90,9 @@ fn acquire_error(error: &AcquireError, ret: Nanos) -> AcquireEnd {
         AcquireError::TimedOut { .. } => AcquireEnd::TimedOut,
         AcquireError::Ended => AcquireEnd::Aborted,
         AcquireError::Overtaken => AcquireEnd::Overtaken,
+        AcquireError::Unavailable { source } if source.did_nothing() => AcquireEnd::Refused(error.to_string()),
         AcquireError::Unavailable { source } | AcquireError::OutcomeUnknown { source } => {
-            AcquireEnd::Unknown(describe(source.status()))
+            AcquireEnd::Unknown(describe(raw::status(source)))
         }
         // The error has no grant id; different grants need different ones. The lease is not used.
         AcquireError::LostOnArrival { token } => {
@@ -116,7 +117,11 @@ async fn hold(worker: &mut Worker, lock: Lock) -> Result<()> {
         }
     }
     if let Status::Lost(lost) = held.status() {
-        let cause = if lost.cause == LossCause::Silence { "deadline".to_owned() } else { format!("{:?}", lost.cause) };
+        let cause = match lost.cause {
+            LossCause::Silence => "deadline".to_owned(),
+            LossCause::ReleasedElsewhere => "released".to_owned(),
+            other => format!("{other:?}"),
+        };
         let (client, at, successor) = (worker.caller.client, clock::now(), lost.successor_token);
         let (lock, token) = (grant_ref.lock.clone(), grant_ref.token);
         let lost = Lost { client, lock, token, at, cause: cause.to_lowercase(), successor };
@@ -168,9 +173,9 @@ async fn release(worker: &Worker, lock: Lock, grant_ref: GrantRef) {
         // The answer is that of the local clock. The server may have the lease a little longer, and gets a release.
         Ok(_) if is_over(&held) => ReleaseEnd::Unknown("lost by the local clock".to_owned()),
         Ok(released) if released.was_held() => ReleaseEnd::Released,
-        Ok(released) => ReleaseEnd::Gone(super::caller::cause(released.end)),
-        Err(ReleaseError::OutcomeUnknown { source }) => {
-            ReleaseEnd::Unknown(source.map_or_else(String::new, |source| describe(source.status())))
+        Ok(released) => ReleaseEnd::Gone(super::caller::cause(raw::end(released.end))),
+        Err(ReleaseError::OutcomeUnknown { cause }) => {
+            ReleaseEnd::Unknown(cause.map_or_else(String::new, |cause| describe(raw::status(&cause))))
         }
         Err(error) => ReleaseEnd::Unknown(error.to_string()),
     };

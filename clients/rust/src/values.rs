@@ -1,0 +1,138 @@
+//! What servers say about locks, in types that do not depend on the library of the transport. [`raw`](crate::raw) has
+//! the generated ones.
+
+use crate::proto::{duration, wire};
+use crate::v1;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// A holder of a lock, as others see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The label of the holder; may be empty.
+    pub label: String,
+    /// The public id of the grant. Empty for a client that uses Redis directly.
+    pub grant_id: String,
+    /// The fencing token of the grant. `None` for a client that uses Redis directly.
+    pub token: Option<u64>,
+    /// The TTL of the lease, which each renewal restores. `None` for a client that uses Redis directly.
+    pub ttl: Option<Duration>,
+    /// The time until the lease ends unless it is renewed. `None` if it does not end by itself.
+    pub expires_in: Option<Duration>,
+    /// The time since the grant. `None` for a client that uses Redis directly.
+    pub held_since: Option<Duration>,
+    /// The metadata of the holder's request.
+    pub metadata: BTreeMap<String, String>,
+}
+
+impl From<v1::LockHolder> for Holder {
+    fn from(holder: v1::LockHolder) -> Self {
+        let span = |wire: Option<prost_types::Duration>| wire.map(|wire| duration(Some(wire)));
+        Self {
+            label: holder.holder,
+            grant_id: holder.grant_id,
+            token: (holder.fencing_token != 0).then_some(holder.fencing_token),
+            ttl: span(holder.ttl),
+            expires_in: span(holder.expires_in),
+            held_since: span(holder.held_since),
+            metadata: holder.metadata.into_iter().collect(),
+        }
+    }
+}
+
+impl From<Holder> for v1::LockHolder {
+    fn from(holder: Holder) -> Self {
+        Self {
+            holder: holder.label,
+            grant_id: holder.grant_id,
+            fencing_token: holder.token.unwrap_or_default(),
+            ttl: holder.ttl.and_then(wire),
+            expires_in: holder.expires_in.and_then(wire),
+            held_since: holder.held_since.and_then(wire),
+            metadata: holder.metadata.into_iter().collect(),
+        }
+    }
+}
+
+/// How a lease ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LeaseEnd {
+    /// Its holder released it.
+    Released,
+    /// Its TTL passed without a renewal. The work that it protected may be unfinished.
+    Expired,
+    /// An operator or the server revoked it.
+    Revoked,
+    /// It ended longer ago than the server remembers, and another lease of the lock has been granted since.
+    Superseded,
+    /// The server does not know the lease: it ended longer ago than the server remembers.
+    Unknown,
+}
+
+impl LeaseEnd {
+    /// `None` if no end is known.
+    pub(crate) fn of(end: v1::LeaseEnd) -> Option<Self> {
+        match end {
+            v1::LeaseEnd::Unspecified => None,
+            v1::LeaseEnd::Released => Some(Self::Released),
+            v1::LeaseEnd::Expired => Some(Self::Expired),
+            v1::LeaseEnd::Revoked => Some(Self::Revoked),
+            v1::LeaseEnd::Superseded => Some(Self::Superseded),
+            v1::LeaseEnd::Unknown => Some(Self::Unknown),
+        }
+    }
+}
+
+impl From<LeaseEnd> for v1::LeaseEnd {
+    fn from(end: LeaseEnd) -> Self {
+        match end {
+            LeaseEnd::Released => Self::Released,
+            LeaseEnd::Expired => Self::Expired,
+            LeaseEnd::Revoked => Self::Revoked,
+            LeaseEnd::Superseded => Self::Superseded,
+            LeaseEnd::Unknown => Self::Unknown,
+        }
+    }
+}
+
+/// A lease that is handed over: by [`Lock::into_lease`](crate::Lock::into_lease), or to
+/// [`Client::keep`](crate::Client::keep).
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Lease {
+    /// The lock's name.
+    pub lock_name: String,
+    /// Proves that its owner holds the lease. A secret: whoever knows it can renew and release the lease.
+    pub lease_id: String,
+    /// The public id of the grant.
+    pub grant_id: String,
+    /// The fencing token of the grant.
+    pub token: u64,
+    /// The time left.
+    pub ttl: Duration,
+}
+
+impl fmt::Debug for Lease {
+    /// Omits the lease id, which is a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Lease");
+        debug.field("lock_name", &self.lock_name).field("grant_id", &self.grant_id).field("token", &self.token);
+        debug.field("ttl", &self.ttl).finish_non_exhaustive()
+    }
+}
+
+impl From<v1::Lease> for Lease {
+    fn from(lease: v1::Lease) -> Self {
+        let v1::Lease { lock_name, lease_id, grant_id, fencing_token: token, ttl } = lease;
+        Self { lock_name, lease_id, grant_id, token, ttl: duration(ttl) }
+    }
+}
+
+impl From<Lease> for v1::Lease {
+    fn from(lease: Lease) -> Self {
+        let Lease { lock_name, lease_id, grant_id, token: fencing_token, ttl } = lease;
+        Self { lock_name, lease_id, grant_id, fencing_token, ttl: wire(ttl) }
+    }
+}
