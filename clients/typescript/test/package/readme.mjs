@@ -73,7 +73,7 @@ const BLOCKS = [
     `import { Client } from "@fencepost/client";
      const client = new Client();
      const stopWork = async () => {};
-     const lock = await client.lock("orders/42");`,
+     const lock = await client.lock("recipe");`,
     `process.once("exit", () => { if (lock.status !== "lost") process.exitCode = 1; });
      setInterval(() => {}, 1000);
      process.kill(process.pid, "SIGTERM");`,
