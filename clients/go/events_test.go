@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -31,9 +32,9 @@ func TestRenewalsThatFailAreLoggedOnce(t *testing.T) {
 	eventually(t, "they work again", func() bool { return len(log.with("orders/42 is renewed again")) > 0 })
 	must(t, lock.Release(testContext(t)))
 	fails, again := log.with("renewals of orders/42 fail"), log.with("is renewed again")
-	if len(fails) != 1 || !strings.Contains(fails[0], "level=WARN") ||
-		!strings.Contains(fails[0], "fail, it is valid for another ") ||
-		!strings.Contains(fails[0], "the store of "+server.Address+" does not answer") ||
+	// The server tells of its store, unless the client's own clock comes first.
+	causes := regexp.MustCompile(`another [0-9.ms]+: (the store of \S+ does not answer|no renewal has arrived in time)`)
+	if len(fails) != 1 || !strings.Contains(fails[0], "level=WARN") || !causes.MatchString(fails[0]) ||
 		!strings.Contains(fails[0], fmt.Sprint("lock=orders/42 token=", lock.Token())) {
 		t.Errorf("got %q", fails)
 	}
