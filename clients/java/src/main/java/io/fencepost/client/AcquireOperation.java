@@ -23,7 +23,6 @@ final class AcquireOperation extends Operation {
   private final AcquireRequest.Builder request;
   private final boolean choosesId;
   private final boolean waits;
-  private final long requestedTtl;
   private final long waitUntil;
   private boolean cleanup;
 
@@ -33,11 +32,10 @@ final class AcquireOperation extends Operation {
   /** The number of the lease on the session that carries it. */
   int handle;
 
-  AcquireOperation(Keeper keeper, AcquireRequest request, long ttl, long wait, long now) {
+  AcquireOperation(Keeper keeper, AcquireRequest request, long wait, long now) {
     super(keeper, now + wait + Timing.RETRY_FOR);
     this.request = request.toBuilder();
     this.choosesId = request.getRequestId().isEmpty();
-    this.requestedTtl = ttl;
     this.waits = wait > 0;
     this.waitUntil = now + wait;
     if (choosesId) {
@@ -95,7 +93,8 @@ final class AcquireOperation extends Operation {
       case OUTCOME_ACQUIRED -> granted(acquire, from, sent, read);
       case OUTCOME_CONTENDED, OUTCOME_TIMED_OUT -> notGranted(acquire);
       case OUTCOME_UNSPECIFIED, UNRECOGNIZED ->
-          fail(Failure.local(Status.Code.INTERNAL, "the server answered an acquire with an unknown outcome").refused());
+          fail(new RefusedException(
+              Status.Code.INTERNAL.name(), "", "the server answered an acquire with an unknown outcome", List.of(), null));
     }
   }
 
@@ -111,7 +110,7 @@ final class AcquireOperation extends Operation {
   private void granted(AcquireResponse answer, Session from, long sent, long read) {
     long held = Wire.nanos(answer.getHeldFor());
     LeaseEnd previous = Wire.end(answer.getPreviousEnd());
-    Lease lease = new Lease(answer.getLease(), request.getHolder(), previous, requestedTtl, sent, read, held);
+    Lease lease = new Lease(answer.getLease(), request.getHolder(), previous, sent, read, held);
     if (from == null) {
       lease.renewals = Lease.Renewals.ALONE;
     } else {
@@ -123,7 +122,9 @@ final class AcquireOperation extends Operation {
       arrivedTooLate(lease);
     } else {
       keeper.add(lease, from);
-      if (Validity.isLate(lease.validUntil, read, lease.ttl)) {
+      // A repeated request gets what is left of its TTL: how long that is, a renewal tells.
+      boolean repeated = request.getAttempt() > 1 && !(Wire.nanos(request.getTtl()) == lease.ttl);
+      if (repeated || Validity.isLate(lease.validUntil, read, lease.ttl)) {
         keeper.submit(new RenewOperation(keeper, lease, () -> handOut(lease)));
       } else {
         handOut(lease);
@@ -136,7 +137,7 @@ final class AcquireOperation extends Operation {
     if (cleanup) {
       keeper.releaseInBackground(lease);
     } else if (lease.loss == null && now < lease.validUntil) {
-      result.complete(new FencedLock(keeper, lease));
+      result.complete(keeper.forgotten.handOut(lease));
     } else {
       arrivedTooLate(lease);
     }
@@ -178,7 +179,7 @@ final class AcquireOperation extends Operation {
       } else if (!cleanup && choosesId && waits) {
         fail(new TimedOutException(request.getLockName(), List.of(), 0));
       } else {
-        fail(failure.refused());
+        fail(failure.exception());
       }
       return;
     }
@@ -194,14 +195,14 @@ final class AcquireOperation extends Operation {
   @Override
   void gaveUp(Failure last) {
     if (maybeApplied) {
-      String message = "no server has answered whether lock \"" + request.getLockName() + "\" was acquired ("
-          + last.message() + "); the client withdraws the request in the background";
-      result.completeExceptionally(new OutcomeUnknownException(message, last.cause()));
-      if (!cleanup) {
+      result.completeExceptionally(new OutcomeUnknownException(last.message(), last.cause()));
+      if (cleanup) {
+        keeper.news.notReleased(request.getLockName(), last);
+      } else {
         cleanUp();
       }
     } else {
-      fail(last.refused());
+      fail(last.exception());
     }
   }
 

@@ -1,17 +1,14 @@
 package io.fencepost.client;
 
 import io.grpc.CallOptions;
-import io.grpc.ClientCall;
 import io.grpc.ConnectivityState;
 import io.grpc.ManagedChannel;
 import io.grpc.Metadata;
 import io.grpc.MethodDescriptor;
-import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.stub.ClientCalls;
 import java.io.IOException;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -27,12 +24,12 @@ final class Calls {
 
   private final BootClock clock;
   private final Connector connector;
-  private final List<ServerAddress> servers;
-  private final Map<Integer, ManagedChannel> channels = new HashMap<>();
+  private final Servers servers;
+  private final Map<Integer, Connection> connections = new HashMap<>();
   private final AtomicInteger preferred = new AtomicInteger();
   private boolean closed;
 
-  Calls(BootClock clock, Connector connector, List<ServerAddress> servers) {
+  Calls(BootClock clock, Connector connector, Servers servers) {
     this.clock = clock;
     this.connector = connector;
     this.servers = servers;
@@ -51,30 +48,31 @@ final class Calls {
   /** Repeats a call on the servers in turn, until it is answered or refused, or its time is over. */
   private <T> T call(Transmission<T> transmission) {
     long until = clock.now() + Timing.RETRY_FOR;
-    int refusedByTls = 0;
+    Troubles troubles = new Troubles();
     for (int failures = 0; ; failures++) {
       int server = preferred();
-      ManagedChannel channel = null;
       Failure failure;
       try {
-        channel = connected(server);
-        return transmission.send(channel, options(server));
-      } catch (StatusRuntimeException failed) {
-        Metadata trailers = failed.getTrailers() == null ? new Metadata() : failed.getTrailers();
-        failure = Failure.of(failed.getStatus(), trailers).at(servers.get(server));
-        if (Thread.interrupted()) {
-          throw interrupted(new InterruptedException());
+        Connection connection = connected(server);
+        try {
+          T answer = transmission.send(connection.channel(), options(server));
+          servers.works(server);
+          return answer;
+        } catch (StatusRuntimeException failed) {
+          connection.greeting().examine();
+          failure = failed(server, connection, failed);
         }
+      } catch (NotConnectedException failed) {
+        failure = failed.failure();
       }
-      failed(server);
-      if (failure.isTls()) {
-        refusedByTls++;
-        giveUp(server, channel); // the next connection reads the files again
+      if (Thread.interrupted()) {
+        throw interrupted(new InterruptedException());
       }
+      troubles.add(server, failure);
       long pause = Math.max(Timing.retryPause(failures), failure.retryDelay());
-      boolean hopeless = !failure.isTransient() || refusedByTls > servers.size();
+      boolean hopeless = !failure.movesOn() || troubles.isHopeless(servers.count());
       if (hopeless || clock.now() + pause - until > 0) {
-        throw failure.refused();
+        throw troubles.with(failure).exception();
       }
       try {
         TimeUnit.NANOSECONDS.sleep(pause);
@@ -84,35 +82,53 @@ final class Calls {
     }
   }
 
-  /** A call on a server, to be started. Its callbacks run on the thread that reads the socket. */
-  <Q, A> ClientCall<Q, A> newCall(int server, MethodDescriptor<Q, A> method, long timeout) {
-    return connected(server).newCall(method, options(server).withDeadlineAfter(timeout, TimeUnit.NANOSECONDS));
-  }
-
   private static WaitInterruptedException interrupted(InterruptedException cause) {
     Thread.currentThread().interrupt();
     return new WaitInterruptedException("interrupted while waiting for the answer of a server", cause);
   }
 
   CallOptions options(int server) {
-    return connector.callOptions(servers.get(server));
+    return connector.callOptions(servers.address(server));
+  }
+
+  int servers() {
+    return servers.count();
   }
 
   int preferred() {
     return preferred.get();
   }
 
-  /** Moves on from a server that failed, unless another call has done so already. */
-  void failed(int server) {
-    preferred.compareAndSet(server, (server + 1) % servers.size());
+  /** Explains the failure of a call on a connection, and moves on from the server. */
+  Failure failed(int server, Connection connection, StatusRuntimeException failed) {
+    Metadata trailers = failed.getTrailers() == null ? new Metadata() : failed.getTrailers();
+    Failure failure = Failure.of(failed.getStatus(), trailers, connection);
+    failed(server, connection, failure);
+    return failure;
+  }
+
+  /**
+   * Moves on from a server that failed, unless another call has done so already. A connection without an answer is
+   * replaced: it may be one that the network has dropped, or the files of TLS may have changed. Calls on it go on.
+   */
+  void failed(int server, Connection connection, Failure failure) {
+    if (failure.movesOn()) {
+      preferred.compareAndSet(server, servers.after(server));
+      servers.failed(server, failure);
+    }
+    if (failure.isLocal()) {
+      remove(server, connection);
+      connection.channel().shutdown();
+    }
   }
 
   /**
    * The connection to a server, once the server answers there. If it does not in time, the connection is given up: gRPC
    * would wait for it as long as the call may take.
    */
-  ManagedChannel connected(int server) {
-    ManagedChannel channel = channel(server);
+  Connection connected(int server) throws NotConnectedException {
+    Connection connection = connection(server);
+    ManagedChannel channel = connection.channel();
     long until = clock.now() + Timing.CONNECT_TIMEOUT;
     try {
       for (ConnectivityState state = channel.getState(true);
@@ -121,45 +137,50 @@ final class Calls {
         CountDownLatch changed = new CountDownLatch(1);
         channel.notifyWhenStateChanged(state, changed::countDown);
         if (!changed.await(LOOK_MILLIS, TimeUnit.MILLISECONDS) && clock.now() - until >= 0) {
-          giveUp(server, channel);
-          throw Status.UNAVAILABLE.withDescription("no answer in time").asRuntimeException();
+          Failure silent = Failure.silent(connection, "no answer in time");
+          failed(server, connection, silent);
+          channel.shutdownNow();
+          throw new NotConnectedException(silent);
         }
       }
     } catch (InterruptedException interrupted) {
       throw interrupted(interrupted);
     }
-    return channel;
+    return connection;
   }
 
-  /** Closes a connection, so that the next call makes another one. {@code channel} is null if there is none. */
-  private synchronized void giveUp(int server, ManagedChannel channel) {
-    if (channel != null) {
-      channels.remove(server, channel);
-      channel.shutdownNow();
-    }
+  private synchronized void remove(int server, Connection connection) {
+    connections.remove(server, connection);
   }
 
   /** The connection to a server. After a failure it connects again without a pause: callers pause themselves. */
-  private synchronized ManagedChannel channel(int server) {
+  private synchronized Connection connection(int server) throws NotConnectedException {
     if (closed) {
       throw new ClientClosedException();
     }
-    ManagedChannel channel = channels.computeIfAbsent(server, this::connect);
-    channel.resetConnectBackoff();
-    return channel;
+    Connection connection = connections.get(server);
+    if (connection == null) {
+      connection = connect(server);
+      connections.put(server, connection);
+    }
+    connection.channel().resetConnectBackoff();
+    return connection;
   }
 
-  private ManagedChannel connect(int server) {
+  private Connection connect(int server) throws NotConnectedException {
     try {
-      return connector.channel(servers.get(server), IDLE_SECONDS);
-    } catch (IOException unusable) {
-      throw Status.UNAVAILABLE.withCause(unusable).asRuntimeException();
+      return connector.connection(servers.address(server), IDLE_SECONDS);
+    } catch (IOException | RuntimeException unusable) {
+      Failure failure = Failure.unusable(servers.address(server), unusable);
+      preferred.compareAndSet(server, servers.after(server));
+      servers.failed(server, failure);
+      throw new NotConnectedException(failure);
     }
   }
 
   synchronized void close() {
     closed = true;
-    channels.values().forEach(ManagedChannel::shutdownNow);
-    channels.clear();
+    connections.values().forEach(connection -> connection.channel().shutdownNow());
+    connections.clear();
   }
 }

@@ -26,7 +26,7 @@ public final class ClientBuilder {
    */
   public ClientBuilder servers(String... addresses) {
     for (String address : addresses) {
-      servers.addAll(ServerAddress.list(Objects.requireNonNull(address, "server address")));
+      servers.addAll(ServerAddress.list(Objects.requireNonNull(address, "server address must not be null")));
     }
     return this;
   }
@@ -39,7 +39,7 @@ public final class ClientBuilder {
    * @return this builder
    */
   public ClientBuilder tls(Tls settings) {
-    this.tls = Objects.requireNonNull(settings);
+    this.tls = Objects.requireNonNull(settings, "tls must not be null");
     return this;
   }
 
@@ -53,7 +53,7 @@ public final class ClientBuilder {
    * @return this builder
    */
   public ClientBuilder bearerToken(Supplier<String> provider) {
-    this.token = Objects.requireNonNull(provider);
+    this.token = Objects.requireNonNull(provider, "bearer token provider must not be null");
     return this;
   }
 
@@ -64,7 +64,7 @@ public final class ClientBuilder {
    * @return this builder
    */
   public ClientBuilder holder(String label) {
-    this.holder = Objects.requireNonNull(label);
+    this.holder = Objects.requireNonNull(label, "holder must not be null");
     return this;
   }
 

@@ -8,13 +8,13 @@ import io.grpc.ManagedChannel;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import io.grpc.netty.shaded.io.grpc.netty.NettyChannelBuilder;
+import io.grpc.netty.shaded.io.netty.channel.Channel;
 import io.grpc.netty.shaded.io.netty.channel.ChannelOption;
-import io.grpc.netty.shaded.io.netty.channel.EventLoopGroup;
 import io.grpc.netty.shaded.io.netty.channel.epoll.Epoll;
 import io.grpc.netty.shaded.io.netty.channel.epoll.EpollDomainSocketChannel;
-import io.grpc.netty.shaded.io.netty.channel.epoll.EpollEventLoopGroup;
+import io.grpc.netty.shaded.io.netty.channel.epoll.EpollSocketChannel;
+import io.grpc.netty.shaded.io.netty.channel.socket.nio.NioSocketChannel;
 import io.grpc.netty.shaded.io.netty.channel.unix.DomainSocketAddress;
-import io.grpc.netty.shaded.io.netty.util.concurrent.DefaultThreadFactory;
 import java.io.IOException;
 import java.util.Objects;
 import java.util.concurrent.Executor;
@@ -34,6 +34,7 @@ final class Connector {
   private final Tls tls;
   private final Supplier<String> token;
   private final Executor pool;
+  private final SocketThreads threads = new SocketThreads();
 
   /** {@code token} may be null. It is called on the pool, because it may wait. */
   Connector(Tls tls, Supplier<String> token, Executor pool) {
@@ -43,18 +44,25 @@ final class Connector {
   }
 
   /** A channel whose callbacks run on the thread that reads its socket. It connects with its first call. */
-  ManagedChannel channel(ServerAddress address) throws IOException {
-    return builder(address).build();
+  Connection connection(ServerAddress address) throws IOException {
+    Greeting greeting = new Greeting(!address.tls());
+    ManagedChannel channel = builder(address, greeting).build();
+    return new Connection(address, channel, greeting, tls.showsCertificate());
   }
 
-  /** A channel whose unused connection is closed after a time. */
-  ManagedChannel channel(ServerAddress address, long idleSeconds) throws IOException {
-    return builder(address).idleTimeout(idleSeconds, TimeUnit.SECONDS).build();
+  /** The same with a channel whose unused connection is closed after a time. */
+  Connection connection(ServerAddress address, long idleSeconds) throws IOException {
+    Greeting greeting = new Greeting(!address.tls());
+    ManagedChannel channel = builder(address, greeting).idleTimeout(idleSeconds, TimeUnit.SECONDS).build();
+    return new Connection(address, channel, greeting, tls.showsCertificate());
   }
 
-  private NettyChannelBuilder builder(ServerAddress address) throws IOException {
+  private NettyChannelBuilder builder(ServerAddress address, Greeting greeting) throws IOException {
     NettyChannelBuilder builder = address.isUnix() ? unix(address) : tcp(address);
     return builder
+        .eventLoopGroup(threads.group())
+        .channelFactory(() -> watched(address.isUnix(), greeting))
+        .proxyDetector(target -> null) // whatever the settings of the JVM: they are meant for the web
         .directExecutor()
         .disableRetry()
         .keepAliveTime(PING_INTERVAL_SECONDS, TimeUnit.SECONDS)
@@ -65,7 +73,7 @@ final class Connector {
   private NettyChannelBuilder tcp(ServerAddress address) throws IOException {
     ChannelCredentials credentials = address.tls() ? tls.credentials() : InsecureChannelCredentials.create();
     NettyChannelBuilder builder = NettyChannelBuilder.forAddress(address.host(), address.port(), credentials)
-        .nameResolverFactory(new HostNames(address))
+        .nameResolverFactory(new HostNames(address, pool))
         .withOption(ChannelOption.CONNECT_TIMEOUT_MILLIS, (int) Facts.CONNECT_TIMEOUT_MS);
     if (address.tls() && tls.serverName() != null) {
       builder.overrideAuthority(tls.serverName());
@@ -81,14 +89,23 @@ final class Connector {
             new DomainSocketAddress(address.unixPath()), InsecureChannelCredentials.create())
         .overrideAuthority("localhost")
         // gRPC sets it for every channel, and Netty warns of it for a Unix socket.
-        .withOption(ChannelOption.SO_KEEPALIVE, null)
-        .channelType(EpollDomainSocketChannel.class)
-        .eventLoopGroup(UnixLoop.GROUP);
+        .withOption(ChannelOption.SO_KEEPALIVE, null);
   }
 
-  /** Created with the first Unix socket, for all clients; its thread is a daemon thread. */
-  private static final class UnixLoop {
-    static final EventLoopGroup GROUP = new EpollEventLoopGroup(1, new DefaultThreadFactory("fencepost-unix", true));
+  private static Channel watched(boolean unix, Greeting greeting) {
+    Channel channel;
+    if (unix) {
+      channel = new EpollDomainSocketChannel();
+    } else {
+      channel = Epoll.isAvailable() ? new EpollSocketChannel() : new NioSocketChannel();
+    }
+    channel.pipeline().addFirst(greeting.watch());
+    return channel;
+  }
+
+  /** Ends the threads, when all channels are shut down. */
+  void close() {
+    threads.close();
   }
 
   CallOptions callOptions(ServerAddress address) {

@@ -1,6 +1,7 @@
 package io.fencepost.client;
 
 import java.util.List;
+import java.util.stream.Collectors;
 
 /** The lock is held by another holder, and the request did not wait. Nothing was changed. */
 public final class ContendedException extends FencepostException {
@@ -11,19 +12,17 @@ public final class ContendedException extends FencepostException {
   private final int waiters;
 
   ContendedException(String name, List<HolderInfo> holders, int waiters) {
-    super("lock \"" + name + "\" is not free: " + describe(holders, waiters), null);
+    super(name + " is " + state(holders, waiters), null);
     this.holders = holders;
     this.waiters = waiters;
   }
 
-  static String describe(List<HolderInfo> holders, int waiters) {
-    String who = "it is being offered to a waiter";
-    if (!holders.isEmpty()) {
-      HolderInfo first = holders.get(0);
-      String rest = first.expiresIn() == null ? "" : ", for at least " + first.expiresIn().toMillis() + " ms more";
-      who = "held by \"" + first.holder() + "\"" + rest;
-    }
-    return who + "; waiters: " + waiters;
+  /** Why a lock is not free; follows "is". */
+  static String state(List<HolderInfo> holders, int waiters) {
+    String labels =
+        holders.stream().map(HolderInfo::holder).filter(label -> !label.isEmpty()).collect(Collectors.joining(" and "));
+    String held = labels.isEmpty() ? "held" : "held by " + labels;
+    return (holders.isEmpty() ? "being offered to the next waiter" : held) + ", " + waiters + " waiting";
   }
 
   /**

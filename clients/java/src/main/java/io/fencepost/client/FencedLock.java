@@ -1,9 +1,11 @@
 package io.fencepost.client;
 
 import java.time.Duration;
+import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
@@ -16,11 +18,17 @@ import java.util.function.Consumer;
  * <p>Send {@link #token()} with every write to the store that the lock protects, and let the store refuse lower tokens
  * (package {@code io.fencepost.client.guards} does that). The token, not the lease, stops a holder that was paused.
  *
+ * <p>Release it. A lock that the program forgets, so that the garbage collector finds it, is released then, with a
+ * warning. The stage of {@link #lost()} and all stages that are made from it keep the lock as this object does; a
+ * listener does not.
+ *
  * <p>All methods may be called by any thread.
  */
 public final class FencedLock implements AutoCloseable {
   private final Keeper keeper;
   final Lease lease;
+  private final LossStage<Loss> lost = new LossStage<>(this);
+  private final List<Runnable> atRiskListeners = new CopyOnWriteArrayList<>();
 
   FencedLock(Keeper keeper, Lease lease) {
     this.keeper = keeper;
@@ -99,7 +107,7 @@ public final class FencedLock implements AutoCloseable {
   public void check() {
     if (!isValid()) {
       Loss loss = lease.loss;
-      throw new LockLostException(loss != null ? loss : new Loss(name(), token(), LossReason.RELEASED, 0));
+      throw loss != null ? new LockLostException(loss) : LockLostException.released(name(), token());
     }
   }
 
@@ -111,7 +119,7 @@ public final class FencedLock implements AutoCloseable {
    * @return a stage that completes with the loss
    */
   public CompletionStage<Loss> lost() {
-    return lease.lost.minimalCompletionStage();
+    return lost;
   }
 
   /**
@@ -121,8 +129,8 @@ public final class FencedLock implements AutoCloseable {
    * @param listener receives the loss
    */
   public void onLost(Executor executor, Consumer<Loss> listener) {
-    Objects.requireNonNull(listener);
-    lease.lost.thenAcceptAsync(listener, Objects.requireNonNull(executor));
+    Objects.requireNonNull(listener, "listener must not be null");
+    lost.thenAcceptAsync(listener, Objects.requireNonNull(executor, "executor must not be null"));
   }
 
   /**
@@ -132,9 +140,19 @@ public final class FencedLock implements AutoCloseable {
    * @param listener is called without knowing whether a renewal arrives after all
    */
   public void onAtRisk(Executor executor, Runnable listener) {
-    Objects.requireNonNull(executor);
-    Objects.requireNonNull(listener);
-    keeper.onAtRisk(lease, () -> executor.execute(listener));
+    Objects.requireNonNull(executor, "executor must not be null");
+    Objects.requireNonNull(listener, "listener must not be null");
+    atRiskListeners.add(() -> executor.execute(listener));
+  }
+
+  /** Completes what waits for the loss. Called by a thread of the pool. */
+  void lose(Loss loss) {
+    lost.complete(loss);
+  }
+
+  /** Tells that renewals fail. Called by a thread of the pool. */
+  void atRisk() {
+    atRiskListeners.forEach(Runnable::run);
   }
 
   /**
@@ -153,10 +171,10 @@ public final class FencedLock implements AutoCloseable {
       return released.get(Timing.RETRY_FOR, TimeUnit.NANOSECONDS);
     } catch (InterruptedException interrupted) {
       Thread.currentThread().interrupt();
-      String message = "interrupted before the release of lock \"" + name() + "\" was confirmed";
+      String message = "interrupted before the release of " + name() + " was confirmed";
       throw new WaitInterruptedException(message, interrupted);
     } catch (TimeoutException timeout) {
-      throw ReleaseOperation.unknown(lease, timeout);
+      throw new OutcomeUnknownException("no server has confirmed the release of " + name() + " in time", timeout);
     } catch (ExecutionException failed) {
       throw Exceptions.rethrown(failed);
     }

@@ -26,21 +26,29 @@ import java.util.stream.Stream;
  * <p>All methods may be called by any thread. All threads of a client are daemon threads: none keeps the JVM running.
  */
 public final class FencepostClient implements AutoCloseable {
+  /** The version of this client. */
+  public static final String VERSION = "0.1.0";
+
   /** How long closing waits for the answers to releases, in nanoseconds. */
   private static final long CLOSE_TIMEOUT = TimeUnit.SECONDS.toNanos(3);
 
   private final Threads threads;
   private final Keeper keeper;
   private final Calls calls;
+  private final Connector connector;
+  private final Servers servers;
   private final String holder;
   private final AtomicBoolean closed = new AtomicBoolean();
 
   FencepostClient(
-      BootClock clock, Threads threads, Connector connector, List<ServerAddress> servers, String holder) {
+      BootClock clock, Threads threads, Connector connector, List<ServerAddress> addresses, String holder) {
+    Log log = new Log(threads);
     this.threads = threads;
+    this.connector = connector;
+    this.servers = new Servers(addresses, log);
     this.holder = holder;
     this.calls = new Calls(clock, connector, servers);
-    this.keeper = new Keeper(clock, threads, connector, calls, servers);
+    this.keeper = new Keeper(clock, threads, log, connector, calls, servers);
     threads.checkWith(keeper::check);
   }
 
@@ -78,7 +86,7 @@ public final class FencepostClient implements AutoCloseable {
    * Prepares to acquire a lock: set options, then call {@link LockRequest#get()}.
    *
    * @param name the lock's name: 1 to 512 bytes of UTF-8 without control characters
-   * @return a request with the default options: TTL 30 s, no wait
+   * @return a request with the default options: the server's default TTL, no wait
    */
   public LockRequest acquire(String name) {
     return new LockRequest(keeper, name, holder);
@@ -130,11 +138,12 @@ public final class FencepostClient implements AutoCloseable {
    *
    * @param name the lock's name
    * @return its state; without holders if it is free
-   * @throws RefusedException if the server refused the call, or no server could be reached in 10 s
+   * @throws UnavailableException if no server could be reached in 10 s
+   * @throws RefusedException if the server refused the call
    * @throws WaitInterruptedException if the thread is interrupted
    */
   public LockInfo get(String name) {
-    GetRequest request = GetRequest.newBuilder().setLockName(name).build();
+    GetRequest request = GetRequest.newBuilder().setLockName(notNull(name, "lock name")).build();
     return Wire.lock(calls.call(LockServiceGrpc.getGetMethod(), request).getLock());
   }
 
@@ -145,7 +154,7 @@ public final class FencepostClient implements AutoCloseable {
    * @return the locks; reading it throws the exceptions of {@link #get}
    */
   public Stream<LockInfo> list(String prefix) {
-    return Listing.stream(calls, Objects.requireNonNull(prefix));
+    return Listing.stream(calls, notNull(prefix, "prefix"));
   }
 
   /**
@@ -158,7 +167,7 @@ public final class FencepostClient implements AutoCloseable {
    * @return the watch; close it
    */
   public Watch watch(String prefix, Consumer<LockEvent> listener) {
-    return new Watch(threads, calls, Objects.requireNonNull(prefix), Objects.requireNonNull(listener));
+    return new Watch(threads, calls, notNull(prefix, "prefix"), notNull(listener, "listener"));
   }
 
   /**
@@ -168,12 +177,15 @@ public final class FencepostClient implements AutoCloseable {
    * @param name the lock's name
    * @param token the token, above 0
    * @return its status
-   * @throws RefusedException if the server refused the call, or no server could be reached in 10 s
+   * @throws UnavailableException if no server could be reached in 10 s
+   * @throws RefusedException if the server refused the call
    * @throws WaitInterruptedException if the thread is interrupted
    */
   public TokenStatus checkToken(String name, long token) {
-    CheckTokenRequest request =
-        CheckTokenRequest.newBuilder().setLockName(name).setFencingToken(notNegative(token, "token")).build();
+    CheckTokenRequest request = CheckTokenRequest.newBuilder()
+        .setLockName(notNull(name, "lock name"))
+        .setFencingToken(notNegative(token, "token"))
+        .build();
     CheckTokenResponse answer = calls.call(LockServiceGrpc.getCheckTokenMethod(), request);
     TokenStatus.State state =
         switch (answer.getStatus()) {
@@ -185,10 +197,14 @@ public final class FencepostClient implements AutoCloseable {
     return new TokenStatus(state, answer.getNewestToken());
   }
 
+  static <T> T notNull(T value, String what) {
+    return Objects.requireNonNull(value, () -> what + " must not be null");
+  }
+
   /** Refuses a token that the message cannot express: it would be sent as another one. */
   static long notNegative(long token, String what) {
     if (token < 0) {
-      throw new IllegalArgumentException(what + " is negative: " + token);
+      throw new IllegalArgumentException(what + " must be 0 or more, not " + token);
     }
     return token;
   }
@@ -202,7 +218,14 @@ public final class FencepostClient implements AutoCloseable {
     if (closed.compareAndSet(false, true)) {
       keeper.close(CLOSE_TIMEOUT);
       calls.close();
+      connector.close();
       threads.close();
     }
+  }
+
+  /** Shows the servers. */
+  @Override
+  public String toString() {
+    return "FencepostClient" + servers;
   }
 }

@@ -27,6 +27,8 @@ final class Keeper {
   private final Condition settled = lock.newCondition();
   private final BootClock clock;
   private final Threads threads;
+  final LeaseNews news;
+  final ForgottenLocks forgotten;
   private final Sessions sessions;
   private final Calls calls;
   private final Leases leases = new Leases();
@@ -42,9 +44,11 @@ final class Keeper {
   private long idleSince = -1;
   private boolean closed;
 
-  Keeper(BootClock clock, Threads threads, Connector connector, Calls calls, List<ServerAddress> servers) {
+  Keeper(BootClock clock, Threads threads, Log log, Connector connector, Calls calls, Servers servers) {
     this.clock = clock;
     this.threads = threads;
+    this.news = new LeaseNews(threads, log);
+    this.forgotten = new ForgottenLocks(this);
     this.calls = calls;
     this.sessions = new Sessions(this, leases, connector, servers);
     this.lastCheck = clock.now();
@@ -140,6 +144,7 @@ final class Keeper {
     Loss loss = lease.loss;
     lease.released = true;
     leases.remove(lease);
+    forgotten.remove(lease);
     if (loss != null && loss.reason() != LossReason.SILENCE) {
       return CompletableFuture.completedFuture(LeaseEnd.valueOf(loss.reason().name()));
     }
@@ -147,15 +152,6 @@ final class Keeper {
     ReleaseOperation operation = new ReleaseOperation(this, lease, now);
     submit(operation);
     return loss == null ? operation.result : CompletableFuture.completedFuture(LeaseEnd.UNSPECIFIED);
-  }
-
-  void onAtRisk(Lease lease, Runnable listener) {
-    lock.lock();
-    try {
-      lease.onAtRisk(listener);
-    } finally {
-      lock.unlock();
-    }
   }
 
   /** Ends the waiting acquires, releases the locks, and waits a bounded time for the answers. */
@@ -250,12 +246,24 @@ final class Keeper {
     if (leases.remove(lease)) {
       sessions.detach(lease);
     }
-    lease.lose(new Loss(lease.name, lease.token, reason, successorToken), threads);
+    Loss loss = new Loss(lease.name, lease.token, reason, successorToken);
+    if (lease.lose(loss)) {
+      news.lost(lease, loss);
+    }
   }
 
   void atRisk(Lease lease, boolean storeUnreachable) {
     lease.storeUnreachable |= storeUnreachable;
-    lease.atRisk(threads);
+    if (lease.atRisk()) {
+      String cause = storeUnreachable ? "the server cannot reach its store" : sessions.whyNotRenewed();
+      news.atRisk(lease, lease.validUntil - now(), cause);
+    }
+  }
+
+  void renewed(Lease lease, long sent, long read, long held, long left) {
+    if (lease.renewed(sent, read, held, left)) {
+      news.renewedAgain(lease);
+    }
   }
 
   void opened(Session session) {
@@ -320,9 +328,10 @@ final class Keeper {
       // A process that was paused finds the messages that came meanwhile unread: that is not the server's silence.
       boolean late = !leases.isEmpty() && now - lastCheck > leases.shortest() / 4;
       lastCheck = now;
+      forgotten.release();
       boolean stuck = leases.check(now, this, sessions.hasOther());
       queue.resume(now);
-      giveUp(queue.ready().stream().filter(operation -> now >= operation.until).toList(), sessions.lastFailure());
+      giveUp(queue.ready().stream().filter(operation -> now >= operation.until).toList(), sessions.troubles());
       sessions.check(now, stuck, late);
       proceed(now);
       return nextCheck(now);

@@ -1,7 +1,6 @@
 package io.fencepost.client;
 
-import java.util.ArrayList;
-import java.util.List;
+import java.lang.ref.WeakReference;
 import java.util.concurrent.CompletableFuture;
 
 /**
@@ -64,17 +63,13 @@ final class Lease {
   /** The answer to its release, once it was released. */
   CompletableFuture<LeaseEnd> release;
 
-  /** Completed once, outside of the lock, by the thread pool for callbacks. */
-  final CompletableFuture<Loss> lost = new CompletableFuture<>();
-
-  /** Called on each beginning of a time without renewals. */
-  private final List<Runnable> atRiskListeners = new ArrayList<>();
+  /** The object through which a user holds the lease; null before it is handed out. */
+  WeakReference<FencedLock> handle;
 
   Lease(
       io.fencepost.v1.Lease lease,
       String holder,
       LeaseEnd previousEnd,
-      long requestedTtl,
       long sent,
       long read,
       long held) {
@@ -85,7 +80,7 @@ final class Lease {
     this.holder = holder;
     this.previousEnd = previousEnd;
     long left = Wire.nanos(lease.getTtl());
-    this.ttl = Math.max(requestedTtl, left);
+    this.ttl = left;
     this.validUntil = Validity.until(sent, read, held, left);
     this.attachedAt = read;
     this.renewalAt = read;
@@ -99,38 +94,39 @@ final class Lease {
     return released || loss != null;
   }
 
-  /** Moves the end of the validity forward, unless the lease is over. {@code left} counts from {@code sent + held}. */
-  void renewed(long sent, long read, long held, long left) {
+  /**
+   * Moves the end of the validity forward, unless the lease is over. {@code left} counts from {@code sent + held}.
+   * Returns whether renewals had failed before.
+   */
+  boolean renewed(long sent, long read, long held, long left) {
     long until = Validity.until(sent, read, held, left);
     if (isOver() || read >= validUntil) {
-      return;
+      return false;
     }
     ttl = Math.max(ttl, left);
+    boolean again = atRisk;
     if (until > validUntil) {
       validUntil = until;
       atRisk = false;
       storeUnreachable = false;
     }
+    return again && !atRisk;
   }
 
-  void onAtRisk(Runnable listener) {
-    atRiskListeners.add(listener);
+  /** Marks the lease as not being renewed. Returns whether it was being renewed before. */
+  boolean atRisk() {
+    boolean begins = !atRisk && !isOver();
+    atRisk |= begins;
+    return begins;
   }
 
-  /** Marks the lease as not being renewed, and tells the listeners if it was being renewed before. */
-  void atRisk(Threads threads) {
-    if (!atRisk && !isOver()) {
-      atRisk = true;
-      atRiskListeners.forEach(threads::inBackground);
+  /** Ends the lease. Returns whether it was neither lost nor released before. */
+  boolean lose(Loss news) {
+    if (isOver()) {
+      return false;
     }
-  }
-
-  /** Ends the lease, unless it was lost or released before, and tells those who asked for it. */
-  void lose(Loss news, Threads threads) {
-    if (loss == null && !released) {
-      loss = news;
-      threads.inBackground(() -> lost.complete(news));
-    }
+    loss = news;
+    return true;
   }
 
   /** The client was closed, which releases the lease. Work under it fails at its next check; no loss is told. */

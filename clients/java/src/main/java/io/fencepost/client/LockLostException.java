@@ -20,7 +20,17 @@ public final class LockLostException extends FencepostException {
   private final long successorToken;
 
   LockLostException(Loss loss) {
-    super(loss.toString(), null);
+    this(loss, loss.toString());
+  }
+
+  /** Of a lock that is used after this process released it. */
+  static LockLostException released(String name, long token) {
+    String message = name + " (token " + token + ") is not held any more: this process has released it";
+    return new LockLostException(new Loss(name, token, LossReason.RELEASED, 0), message);
+  }
+
+  private LockLostException(Loss loss, String message) {
+    super(message, null);
     this.name = loss.name();
     this.token = loss.token();
     this.reason = loss.reason();

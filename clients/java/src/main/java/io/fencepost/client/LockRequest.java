@@ -22,7 +22,6 @@ public final class LockRequest {
 
   private final Keeper keeper;
   private final AcquireRequest.Builder request = AcquireRequest.newBuilder();
-  private Duration ttl = Duration.ofMillis(Facts.DEFAULT_TTL_MS);
   private Duration wait = Duration.ZERO;
 
   LockRequest(Keeper keeper, String name, String holder) {
@@ -34,22 +33,31 @@ public final class LockRequest {
    * How long the lease lasts without a renewal: the lock of a holder that dies is free after this time. Choose at least
    * three times the longest pause that the holder must survive.
    *
-   * @param ttl the time: 1 s to 24 h, unless the server is configured otherwise; 30 s by default
+   * @param ttl the time: 1 s to 24 h, unless the server is configured otherwise; by default the server's default,
+   *     which is 30 s within its bounds
    * @return this request
+   * @throws IllegalArgumentException if the time is not above 0
    */
   public LockRequest ttl(Duration ttl) {
-    this.ttl = notNegative(ttl, "ttl");
+    if (FencepostClient.notNull(ttl, "ttl").isNegative() || ttl.isZero()) {
+      throw new IllegalArgumentException("ttl must be above 0, not " + ttl);
+    }
+    request.setTtl(Wire.duration(Wire.nanos(ttl)));
     return this;
   }
 
   /**
    * How long to wait in the queue if the lock is held.
    *
-   * @param wait the time: at most 1 h; zero, the default, does not wait
+   * @param wait the time: at most 1 h, unless the server is configured otherwise; zero, the default, does not wait
    * @return this request
+   * @throws IllegalArgumentException if the time is below 0
    */
   public LockRequest waitFor(Duration wait) {
-    this.wait = notNegative(wait, "wait");
+    if (FencepostClient.notNull(wait, "wait").isNegative()) {
+      throw new IllegalArgumentException("wait must be 0 or more, not " + wait);
+    }
+    this.wait = wait;
     return this;
   }
 
@@ -84,7 +92,7 @@ public final class LockRequest {
    * @return this request
    */
   public LockRequest requestId(UUID id) {
-    request.setRequestId(id.toString());
+    request.setRequestId(FencepostClient.notNull(id, "request id").toString());
     return this;
   }
 
@@ -106,7 +114,8 @@ public final class LockRequest {
    * @return the lock; close it
    * @throws ContendedException if the lock is not free and no wait was requested
    * @throws TimedOutException if the wait ended without a grant
-   * @throws RefusedException if the server refused the request, or no server could be reached
+   * @throws UnavailableException if no server could be reached, or each one that answered did nothing
+   * @throws RefusedException if the server refused the request
    * @throws OutcomeUnknownException if no server answered; the client withdraws the request in the background
    * @throws LockLostException if the lease was over before it arrived
    * @throws WaitInterruptedException if the thread is interrupted; the client withdraws the request in the background
@@ -118,7 +127,7 @@ public final class LockRequest {
       return operation.result.get();
     } catch (InterruptedException interrupted) {
       Thread.currentThread().interrupt();
-      String message = "interrupted while waiting for lock \"" + request.getLockName() + "\"";
+      String message = "interrupted while waiting for " + request.getLockName();
       WaitInterruptedException exception = new WaitInterruptedException(message, interrupted);
       keeper.abandon(operation, exception);
       throw exception;
@@ -143,6 +152,10 @@ public final class LockRequest {
   /**
    * Acquires the lock without blocking the thread. If the future is cancelled or completed otherwise (such as by {@link
    * CompletableFuture#orTimeout}), the client withdraws the request in the background.
+   *
+   * <p>Nothing else gives up the wait: neither {@code get} with a timeout, nor the cancellation of a stage that was
+   * made from the future. If the lock is granted later and nobody refers to the future, it is forgotten: it is released
+   * with a warning once the garbage collector has run.
    *
    * @return a future of the lock, which fails with the exceptions of {@link #get()}; it completes on a thread of the
    *     client's pool
@@ -196,29 +209,22 @@ public final class LockRequest {
   }
 
   private AcquireOperation start() {
-    AcquireRequest message = request.setTtl(Wire.duration(Wire.nanos(ttl))).build();
+    AcquireRequest message = request.build();
     if (message.getSerializedSize() > REQUEST_BYTES_MAX) {
       // A larger message would end the session, and with it the operations of others.
-      String text = "the request has " + message.getSerializedSize() + " bytes, the maximum is " + REQUEST_BYTES_MAX;
+      String text = "name, holder and metadata must have at most " + REQUEST_BYTES_MAX + " bytes in all, not "
+          + message.getSerializedSize();
       throw new RefusedException(Status.Code.INVALID_ARGUMENT.name(), "INVALID_FIELD", text, List.of(), null);
     }
-    AcquireOperation operation =
-        new AcquireOperation(keeper, message, Wire.nanos(ttl), Wire.nanos(wait), keeper.now());
+    AcquireOperation operation = new AcquireOperation(keeper, message, Wire.nanos(wait), keeper.now());
     keeper.start(operation);
     return operation;
   }
 
-  private static Duration notNegative(Duration duration, String what) {
-    if (Objects.requireNonNull(duration, what).isNegative()) {
-      throw new IllegalArgumentException(what + " is negative: " + duration);
-    }
-    return duration;
-  }
-
   /** Refuses text that UTF-8 cannot express: it would be sent as another name. */
   private static String encodable(String text, String what) {
-    if (!StandardCharsets.UTF_8.newEncoder().canEncode(Objects.requireNonNull(text, what))) {
-      throw new IllegalArgumentException(what + " has a surrogate without its pair");
+    if (!StandardCharsets.UTF_8.newEncoder().canEncode(FencepostClient.notNull(text, what))) {
+      throw new IllegalArgumentException(what + " must be text that UTF-8 can express, without single surrogates");
     }
     return text;
   }

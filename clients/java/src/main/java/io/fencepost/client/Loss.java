@@ -14,14 +14,14 @@ public record Loss(String name, long token, LossReason reason, long successorTok
   public String toString() {
     String why =
         switch (reason) {
-          case EXPIRED -> "the lease expired";
-          case REVOKED -> "the lease was revoked";
-          case SUPERSEDED -> "another lease was granted since";
-          case UNKNOWN -> "the server does not know the lease";
-          case SILENCE -> "its validity ended before a renewal arrived";
-          case RELEASED -> "it was released";
+          case EXPIRED -> Facts.LOST_EXPIRED;
+          case REVOKED -> Facts.LOST_REVOKED;
+          case SUPERSEDED -> Facts.LOST_SUPERSEDED;
+          case UNKNOWN -> Facts.LOST_UNKNOWN;
+          case SILENCE -> Facts.LOST_SILENCE;
+          case RELEASED -> Facts.LOST_RELEASED;
         };
-    String successor = successorToken == 0 ? "" : "; the lock is held with token " + successorToken;
-    return "lock \"" + name + "\" (token " + token + ") lost: " + why + successor;
+    String successor = successorToken == 0 ? "" : "; token " + successorToken + " holds it now";
+    return name + " (token " + token + ") is lost: " + why + successor;
   }
 }

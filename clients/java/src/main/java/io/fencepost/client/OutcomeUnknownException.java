@@ -7,7 +7,7 @@ package io.fencepost.client;
 public final class OutcomeUnknownException extends FencepostException {
   private static final long serialVersionUID = 1L;
 
-  OutcomeUnknownException(String message, Throwable cause) {
-    super(message, cause);
+  OutcomeUnknownException(String why, Throwable cause) {
+    super("outcome unknown: " + why, cause);
   }
 }

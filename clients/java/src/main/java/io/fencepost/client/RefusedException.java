@@ -2,7 +2,7 @@ package io.fencepost.client;
 
 import java.util.List;
 
-/** The server refused the call, or no server could be reached. Nothing was done. */
+/** The server refused the call, which did nothing: correct the request or the configuration. */
 public final class RefusedException extends FencepostException {
   private static final long serialVersionUID = 1L;
 

@@ -36,18 +36,14 @@ final class ReleaseOperation extends Operation {
     if (failure.isTransient()) {
       keeper.repeat(this, failure);
     } else {
-      result.completeExceptionally(failure.refused());
+      keeper.news.notReleased(lease.name, failure);
+      result.completeExceptionally(failure.exception());
     }
   }
 
   @Override
   void gaveUp(Failure last) {
-    result.completeExceptionally(unknown(lease, last.cause()));
-  }
-
-  static OutcomeUnknownException unknown(Lease lease, Throwable cause) {
-    String message =
-        "no server has confirmed the release of lock \"" + lease.name + "\"; it ends by its TTL at the latest";
-    return new OutcomeUnknownException(message, cause);
+    keeper.news.notReleased(lease.name, last);
+    result.completeExceptionally(new OutcomeUnknownException(last.message(), last.cause()));
   }
 }

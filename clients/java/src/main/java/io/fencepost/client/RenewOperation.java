@@ -32,7 +32,7 @@ final class RenewOperation extends Operation {
   void answered(SessionResponse answer, Session from, long sent, long read) {
     RenewResponse renew = answer.getRenew();
     if (renew.getOutcome() == RenewResponse.Outcome.OUTCOME_RENEWED) {
-      lease.renewed(sent, read, Wire.nanos(renew.getHeldFor()), Wire.nanos(renew.getTtl()));
+      keeper.renewed(lease, sent, read, Wire.nanos(renew.getHeldFor()), Wire.nanos(renew.getTtl()));
     } else if (renew.getOutcome() == RenewResponse.Outcome.OUTCOME_LOST) {
       keeper.lose(lease, Wire.reason(renew.getEnd()), renew.getSuccessorToken());
     }

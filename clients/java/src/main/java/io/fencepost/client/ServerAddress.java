@@ -121,7 +121,11 @@ record ServerAddress(String host, int port, boolean tls, String unixPath) {
     if (isUnix()) {
       return "unix:" + unixPath;
     }
-    String shown = host.contains(":") ? "[" + host + "]" : host;
-    return (tls ? "https://" : "") + shown + ":" + port;
+    return (tls ? "https://" : "") + authority();
+  }
+
+  /** Host and port as in a URL. */
+  String authority() {
+    return (host.contains(":") ? "[" + host + "]" : host) + ":" + port;
   }
 }

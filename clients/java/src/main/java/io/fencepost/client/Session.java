@@ -89,6 +89,11 @@ final class Session {
     call.connect();
   }
 
+  /** Why nothing arrived in time. */
+  Failure silent(String what) {
+    return call.silent(what);
+  }
+
   // Leases
 
   boolean isAttached(Lease lease) {
@@ -152,14 +157,18 @@ final class Session {
     pump();
   }
 
-  /** Repeats the operations whose answers are overdue. Returns whether nothing at all arrived since they were due. */
+  /** Repeats the operations whose answers are overdue. Returns whether nothing at all has arrived in their time. */
   boolean repeatOverdue(long now) {
     boolean silent = false;
     List<Operation> overdue = new ArrayList<>();
     for (InFlight sent : inFlight.values()) {
-      if (sent.operation != null && now >= sent.operation.overdueAt) {
+      if (sent.operation == null) {
+        continue;
+      }
+      long due = sent.operation.overdueAt - Timing.CALL_TIMEOUT;
+      silent |= lastReceived < due && now >= due + Timing.SILENCE;
+      if (now >= sent.operation.overdueAt) {
         overdue.add(sent.operation);
-        silent |= lastReceived < sent.operation.overdueAt - Timing.CALL_TIMEOUT;
       }
     }
     if (!silent) {
@@ -346,7 +355,7 @@ final class Session {
         Attachment attachment = attached.get(handle);
         if (attachment != null && attachment.sent != 0) {
           attachment.confirmed = true;
-          attachment.lease.renewed(sent == 0 ? attachment.sent : sent, now, 0, left);
+          keeper.renewed(attachment.lease, sent == 0 ? attachment.sent : sent, now, 0, left);
         }
       }
     }

@@ -31,7 +31,7 @@ final class SessionCall {
   private final Session session;
   private final Connector connector;
   private final ServerAddress address;
-  private ManagedChannel channel;
+  private Connection connection;
   private ClientCall<SessionRequest, SessionResponse> call;
 
   SessionCall(Keeper keeper, Session session, Connector connector, ServerAddress address) {
@@ -44,20 +44,20 @@ final class SessionCall {
   /** Connects. Called without the lock, because it loads classes and reads the files of TLS. */
   void connect() {
     Warmup.run();
-    ManagedChannel connecting;
+    Connection made;
     try {
-      connecting = connector.channel(address);
+      made = connector.connection(address);
     } catch (IOException | RuntimeException unusable) {
-      Status status = Status.UNAVAILABLE.withDescription(address.toString()).withCause(unusable);
-      keeper.ended(session, Failure.of(status, new Metadata()));
+      keeper.ended(session, Failure.unusable(address, unusable));
       return;
     }
+    ManagedChannel connecting = made.channel();
     CallOptions options = connector.callOptions(address);
     long startedAt = keeper.now(); // before the next line, because gRPC connects with it
     ClientCall<SessionRequest, SessionResponse> started =
         connecting.newCall(LockServiceGrpc.getSessionMethod(), options);
     boolean wanted = keeper.underLock(() -> {
-      channel = connecting;
+      connection = made;
       call = started;
       session.connecting = true;
       session.startedAt = startedAt;
@@ -67,7 +67,7 @@ final class SessionCall {
       connecting.shutdownNow();
       return;
     }
-    started.start(new Incoming(started), new Metadata());
+    started.start(new Incoming(started, made), new Metadata());
     started.request(MESSAGES_AHEAD);
     awaitConnection(connecting);
   }
@@ -92,17 +92,26 @@ final class SessionCall {
 
   /** Resets the stream and closes the connection, in the background. */
   void cancel() {
-    ManagedChannel closing = channel;
+    Connection closing = connection;
     if (closing != null) {
-      keeper.inBackground(closing::shutdownNow);
+      keeper.inBackground(closing.channel()::shutdownNow);
     }
+  }
+
+  /** Why nothing arrived in time. */
+  Failure silent(String what) {
+    return connection == null
+        ? Failure.local(Status.Code.UNAVAILABLE, address + ": " + what)
+        : Failure.silent(connection, what);
   }
 
   private final class Incoming extends ClientCall.Listener<SessionResponse> {
     private final ClientCall<SessionRequest, SessionResponse> call;
+    private final Connection carrier;
 
-    Incoming(ClientCall<SessionRequest, SessionResponse> call) {
+    Incoming(ClientCall<SessionRequest, SessionResponse> call, Connection carrier) {
       this.call = call;
+      this.carrier = carrier;
     }
 
     @Override
@@ -126,10 +135,11 @@ final class SessionCall {
 
     @Override
     public void onClose(Status status, Metadata trailers) {
-      String why = status.isOk() ? "the server ended the session" : status.getDescription();
-      Status shown = status.isOk() ? Status.UNAVAILABLE : status;
-      Failure failure = Failure.of(shown.withDescription(address + ": " + why), trailers);
-      keeper.inBackground(() -> keeper.ended(session, failure));
+      Status shown = status.isOk() ? Status.UNAVAILABLE.withDescription("the server ended the session") : status;
+      keeper.inBackground(() -> {
+        carrier.greeting().examine();
+        keeper.ended(session, Failure.of(shown, trailers, carrier));
+      });
     }
   }
 }

@@ -1,7 +1,6 @@
 package io.fencepost.client;
 
 import io.grpc.Status;
-import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
@@ -17,8 +16,8 @@ final class Sessions {
   private final Keeper keeper;
   private final Leases leases;
   private final Connector connector;
-  private final List<ServerAddress> servers;
-  private final BitSet refusedByTls = new BitSet();
+  private final Servers servers;
+  private final Troubles troubles = new Troubles();
   private Session current;
   private Session previous;
   private int preferred;
@@ -30,10 +29,9 @@ final class Sessions {
   private long due = Long.MIN_VALUE;
 
   private long movedAt = Long.MIN_VALUE;
-  private Failure lastFailure;
   private boolean shutDown;
 
-  Sessions(Keeper keeper, Leases leases, Connector connector, List<ServerAddress> servers) {
+  Sessions(Keeper keeper, Leases leases, Connector connector, Servers servers) {
     this.keeper = keeper;
     this.leases = leases;
     this.connector = connector;
@@ -41,7 +39,7 @@ final class Sessions {
   }
 
   boolean hasOther() {
-    return servers.size() > 1;
+    return servers.count() > 1;
   }
 
   boolean isOpen() {
@@ -61,9 +59,15 @@ final class Sessions {
     return session == current || current == null || !current.open;
   }
 
-  Failure lastFailure() {
-    Failure unreachable = Failure.local(Status.Code.UNAVAILABLE, "no server could be reached in time");
-    return lastFailure != null ? lastFailure : unreachable;
+  /** Why the current session does not renew a lease. */
+  String whyNotRenewed() {
+    boolean works = current != null && current.open;
+    return works ? "no renewal has arrived in time" : troubles.all().message();
+  }
+
+  /** Why no session could be opened. */
+  Failure troubles() {
+    return troubles.all();
   }
 
   /** Opens a session unless there is one, or it is too early for the next one. */
@@ -74,7 +78,7 @@ final class Sessions {
   }
 
   private void openNext(long now) {
-    ServerAddress address = servers.get(preferred);
+    ServerAddress address = servers.address(preferred);
     Session session =
         new Session(keeper, preferred, opened -> new SessionCall(keeper, opened, connector, address), now);
     current = session;
@@ -84,8 +88,8 @@ final class Sessions {
   }
 
   void opened(Session session) {
-    lastFailure = null;
-    refusedByTls.clear();
+    troubles.clear();
+    servers.works(session.server);
   }
 
   /** A session that works, but drains, does not make the next one due at once. */
@@ -138,7 +142,7 @@ final class Sessions {
   void drains(Session session, long now) {
     session.draining = true;
     if (session == current && hasOther()) {
-      move(now);
+      move(Failure.local(Status.Code.UNAVAILABLE, servers.address(session.server) + ": it is draining"), now);
     }
   }
 
@@ -148,13 +152,14 @@ final class Sessions {
       drains(session, now);
     } else if (failure.code() == Status.Code.UNAVAILABLE && session == current && hasOther()) {
       if (movedAt == Long.MIN_VALUE || now - movedAt >= Timing.MOVE_INTERVAL_MIN) {
-        move(now);
+        move(failure, now);
       }
     }
   }
 
   /** Opens a session on the next server, and keeps the current one meanwhile. */
-  private void move(long now) {
+  private void move(Failure why, long now) {
+    servers.failed(current.server, why);
     if (previous != null) {
       end(previous, Failure.local(Status.Code.UNAVAILABLE, "the session was replaced"), now);
     }
@@ -164,15 +169,20 @@ final class Sessions {
     boolean again = movedAt != Long.MIN_VALUE && now - movedAt < Timing.MOVE_INTERVAL_MIN;
     due = now + (again ? Timing.reopenPause(leases.shortest(), Math.max(tries, TRIES_AGAIN)) : 0);
     movedAt = now;
-    preferred = (preferred + 1) % servers.size();
+    preferred = servers.after(preferred);
     open(now);
   }
 
   /** The stream of a session ended, or could not be opened. */
   void ended(Session session, Failure failure, long now) {
     if (!session.ended) {
-      end(session, failure, now);
+      failed(session, failure, now);
     }
+  }
+
+  private void failed(Session session, Failure failure, long now) {
+    servers.failed(session.server, failure);
+    end(session, failure, now);
   }
 
   private void end(Session session, Failure failure, long now) {
@@ -181,8 +191,8 @@ final class Sessions {
       previous = null;
     } else if (session == current) {
       current = null;
-      lastFailure = failure;
-      preferred = (preferred + 1) % servers.size();
+      troubles.add(session.server, failure);
+      preferred = servers.after(preferred);
       due = now + pause();
     }
     for (Operation operation : unanswered) {
@@ -191,19 +201,14 @@ final class Sessions {
       keeper.submit(operation);
     }
     if (!session.open) {
-      notOpened(session, failure);
+      notOpened(failure);
     }
   }
 
   /** A refusal that will be repeated by every attempt ends the operations that wait. */
-  private void notOpened(Session session, Failure failure) {
-    boolean hopeless = !failure.isTransient();
-    if (failure.isTls()) {
-      refusedByTls.set(session.server);
-      hopeless |= refusedByTls.cardinality() == servers.size();
-    }
-    if (hopeless) {
-      keeper.giveUp(failure);
+  private void notOpened(Failure failure) {
+    if (!failure.movesOn() || troubles.isHopeless(servers.count())) {
+      keeper.giveUp(troubles.with(failure));
     }
   }
 
@@ -224,13 +229,12 @@ final class Sessions {
     if (current == null) {
       return;
     }
-    String address = servers.get(current.server).toString();
     if (!current.open && now - current.startedAt > openTimeout(current, leases.shortest())) {
-      end(current, Failure.local(Status.Code.UNAVAILABLE, address + ": no answer in time"), now);
+      failed(current, current.silent("no answer in time"), now);
     } else if (isSilent(current, now, late) || current.repeatOverdue(now)) {
-      end(current, Failure.local(Status.Code.UNAVAILABLE, address + ": the session is silent"), now);
+      failed(current, current.silent("the session is silent"), now);
     } else if (stuck && current.open) {
-      end(current, Failure.local(Status.Code.UNAVAILABLE, address + ": the session does not renew"), now);
+      failed(current, current.silent("the session does not renew"), now);
     }
   }
 

@@ -11,7 +11,7 @@ public final class TimedOutException extends FencepostException {
   private final int waiters;
 
   TimedOutException(String name, List<HolderInfo> holders, int waiters) {
-    super("the wait for lock \"" + name + "\" ended: " + ContendedException.describe(holders, waiters), null);
+    super("timed out waiting for " + name + ": it is " + ContendedException.state(holders, waiters), null);
     this.holders = holders;
     this.waiters = waiters;
   }

@@ -11,7 +11,13 @@ final class Timing {
   static final long CALL_TIMEOUT = SECONDS.toNanos(5);
 
   /** How long a call is repeated while its outcome is unknown, in addition to the wait that it asks for. */
-  static final long RETRY_FOR = SECONDS.toNanos(10);
+  static final long RETRY_FOR = MILLISECONDS.toNanos(Facts.RETRY_FOR_MS);
+
+  /**
+   * How long a session may be silent when an answer is due, before it is replaced together with its connection. Servers
+   * answer within about 1 s, also if their store does not.
+   */
+  static final long SILENCE = SECONDS.toNanos(3);
 
   /** How long an unused session stays open for the next lease. */
   static final long LINGER = MILLISECONDS.toNanos(Facts.LINGER_MS);

@@ -57,7 +57,7 @@ public final class Tls {
    * @return the changed settings
    */
   public Tls caFile(Path file) {
-    return new Tls(Objects.requireNonNull(file), certificate, key, serverName);
+    return new Tls(Objects.requireNonNull(file, "CA file must not be null"), certificate, key, serverName);
   }
 
   /**
@@ -68,7 +68,11 @@ public final class Tls {
    * @return the changed settings
    */
   public Tls certificateFiles(Path certificateFile, Path keyFile) {
-    return new Tls(authorities, Objects.requireNonNull(certificateFile), Objects.requireNonNull(keyFile), serverName);
+    return new Tls(
+        authorities,
+        Objects.requireNonNull(certificateFile, "certificate file must not be null"),
+        Objects.requireNonNull(keyFile, "key file must not be null"),
+        serverName);
   }
 
   /**
@@ -78,11 +82,15 @@ public final class Tls {
    * @return the changed settings
    */
   public Tls serverName(String name) {
-    return new Tls(authorities, certificate, key, Objects.requireNonNull(name));
+    return new Tls(authorities, certificate, key, Objects.requireNonNull(name, "server name must not be null"));
   }
 
   String serverName() {
     return serverName;
+  }
+
+  boolean showsCertificate() {
+    return certificate != null;
   }
 
   boolean isDefault() {

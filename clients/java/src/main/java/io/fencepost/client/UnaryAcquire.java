@@ -4,11 +4,12 @@ import io.fencepost.v1.AcquireRequest;
 import io.fencepost.v1.AcquireResponse;
 import io.fencepost.v1.LockServiceGrpc;
 import io.grpc.ClientCall;
-import io.grpc.Metadata;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.stub.ClientCalls;
 import io.grpc.stub.StreamObserver;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
 
 /**
  * One transmission of an acquire apart from the session: the session keeps as many leases alive as the server allows.
@@ -21,8 +22,8 @@ final class UnaryAcquire implements StreamObserver<AcquireResponse> {
   private final long timeout;
   private final long sentAt;
 
-  /** Lets the next transmission go to another server. Set before the call is made. */
-  private Runnable serverFailed;
+  /** Explains a failure, and lets the next transmission go to another server. Set before the call is made. */
+  private Function<StatusRuntimeException, Failure> explain;
 
   private ClientCall<AcquireRequest, AcquireResponse> call;
   private boolean over;
@@ -38,15 +39,18 @@ final class UnaryAcquire implements StreamObserver<AcquireResponse> {
   /** Sends the request. Called without the lock, because it may read the files of TLS. */
   void start(Calls calls) {
     int server = calls.preferred();
-    serverFailed = () -> calls.failed(server);
     ClientCall<AcquireRequest, AcquireResponse> made;
     try {
-      made = calls.newCall(server, LockServiceGrpc.getAcquireMethod(), timeout);
-    } catch (StatusRuntimeException unusable) {
-      onError(unusable);
+      Connection connection = calls.connected(server);
+      explain = failed -> calls.failed(server, connection, failed);
+      made = connection.channel().newCall(
+          LockServiceGrpc.getAcquireMethod(),
+          calls.options(server).withDeadlineAfter(timeout, TimeUnit.NANOSECONDS));
+    } catch (NotConnectedException unusable) {
+      failed(unusable.failure());
       return;
     } catch (ClientClosedException closed) {
-      onError(Status.CANCELLED.withDescription("the client is closed").asRuntimeException());
+      failed(Failure.local(Status.Code.CANCELLED, closed.getMessage()));
       return;
     }
     keeper.apply(now -> {
@@ -77,14 +81,16 @@ final class UnaryAcquire implements StreamObserver<AcquireResponse> {
 
   @Override
   public void onError(Throwable failed) {
-    Metadata trailers = Status.trailersFromThrowable(failed);
-    Failure failure = Failure.of(Status.fromThrowable(failed), trailers == null ? new Metadata() : trailers);
+    if (keeper.underLock(() -> over)) {
+      return; // cancelled
+    }
+    failed(explain.apply(Status.fromThrowable(failed).asRuntimeException(Status.trailersFromThrowable(failed))));
+  }
+
+  private void failed(Failure failure) {
     keeper.apply(now -> {
       if (!over) {
         over = true;
-        if (failure.isTransient()) {
-          serverFailed.run();
-        }
         operation.refusedAlone(failure);
       }
     });

@@ -6,7 +6,6 @@ import io.fencepost.v1.WatchResponse;
 import io.grpc.ClientCall;
 import io.grpc.Metadata;
 import io.grpc.Status;
-import io.grpc.StatusRuntimeException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.function.Consumer;
@@ -22,6 +21,7 @@ public final class Watch implements AutoCloseable {
   private final CompletableFuture<Void> started = new CompletableFuture<>();
   private final CompletableFuture<Void> ended = new CompletableFuture<>();
   private ClientCall<WatchRequest, WatchResponse> call;
+  private final Troubles troubles = new Troubles();
   private int failures;
 
   Watch(Threads threads, Calls calls, String prefix, Consumer<LockEvent> listener) {
@@ -43,7 +43,7 @@ public final class Watch implements AutoCloseable {
 
   /**
    * Completes when the watch has ended: normally after {@link #close()}, with a {@link RefusedException} if a server
-   * refused it.
+   * refused it, with an {@link UnavailableException} if no address is that of a server that can be called.
    *
    * @return the stage
    */
@@ -77,32 +77,33 @@ public final class Watch implements AutoCloseable {
     }
     int server = calls.preferred();
     try {
-      start(server, calls.connected(server).newCall(LockServiceGrpc.getWatchMethod(), calls.options(server)));
+      start(server, calls.connected(server));
     } catch (ClientClosedException closed) {
       end(closed);
-    } catch (StatusRuntimeException unusable) {
-      failed(server, Failure.of(unusable.getStatus(), new Metadata()));
+    } catch (NotConnectedException unusable) {
+      failed(server, unusable.failure());
     }
   }
 
-  private synchronized void start(int server, ClientCall<WatchRequest, WatchResponse> started) {
+  private synchronized void start(int server, Connection connection) {
     if (ended.isDone()) {
       return; // closed meanwhile
     }
-    call = started;
-    call.start(new Incoming(server, call), new Metadata());
+    call = connection.channel().newCall(LockServiceGrpc.getWatchMethod(), calls.options(server));
+    call.start(new Incoming(server, connection, call), new Metadata());
     call.sendMessage(WatchRequest.newBuilder().setPrefix(prefix).build());
     call.halfClose();
     call.request(1);
   }
 
   private void failed(int server, Failure failure) {
-    calls.failed(server);
+    troubles.add(server, failure);
     // After the start, a server that is full or drains is only a reason to try again.
-    if (failure.isTransient() && (started.isDone() || !failure.is("WATCHERS_FULL"))) {
+    boolean goesOn = failure.movesOn() && !troubles.isHopeless(calls.servers());
+    if (goesOn && (started.isDone() || !failure.is("WATCHERS_FULL"))) {
       threads.later(this::open, Math.max(Timing.retryPause(failures++), failure.retryDelay()));
     } else {
-      end(failure.refused());
+      end(troubles.with(failure).exception());
     }
   }
 
@@ -118,6 +119,7 @@ public final class Watch implements AutoCloseable {
         };
     if (event.getKind() == WatchResponse.Kind.KIND_STARTED) {
       failures = 0;
+      troubles.clear();
       if (!started.complete(null)) {
         deliver(new LockEvent(LockEvent.Kind.MISSED, "", "", "", 0, "", 0)); // the time without a connection
       }
@@ -140,10 +142,12 @@ public final class Watch implements AutoCloseable {
 
   private final class Incoming extends ClientCall.Listener<WatchResponse> {
     private final int server;
+    private final Connection connection;
     private final ClientCall<WatchRequest, WatchResponse> call;
 
-    Incoming(int server, ClientCall<WatchRequest, WatchResponse> call) {
+    Incoming(int server, Connection connection, ClientCall<WatchRequest, WatchResponse> call) {
       this.server = server;
+      this.connection = connection;
       this.call = call;
     }
 
@@ -160,7 +164,10 @@ public final class Watch implements AutoCloseable {
     public void onClose(Status status, Metadata trailers) {
       if (!ended.isDone()) {
         Status shown = status.isOk() ? Status.UNAVAILABLE.withDescription("the server ended the watch") : status;
-        threads.inBackground(() -> failed(server, Failure.of(shown, trailers)));
+        threads.inBackground(() -> {
+          connection.greeting().examine();
+          failed(server, calls.failed(server, connection, shown.asRuntimeException(trailers)));
+        });
       }
     }
   }

@@ -31,12 +31,25 @@ public final class Certificates {
     return issued;
   }
 
+  /** The same with a certificate that has expired. */
+  public Issued issueExpired(String label, String names) throws IOException, InterruptedException {
+    Issued issued = new Issued(folder.resolve(label + ".pem"), folder.resolve(label + ".key"));
+    Path request = folder.resolve(label + ".csr");
+    openssl("req", "-new", "-subj", "/CN=" + label, "-keyout", issued.key, "-out", request,
+        "-addext", "subjectAltName=" + names);
+    openssl("x509", "-req", "-in", request, "-out", issued.certificate, "-CA", ca(), "-CAkey",
+        folder.resolve("ca.key"), "-copy_extensions", "copy", "-days", "-1");
+    return issued;
+  }
+
   private void openssl(Object... arguments) throws IOException, InterruptedException {
     List<String> command = new ArrayList<>(List.of("openssl"));
     for (Object argument : arguments) {
       command.add(argument.toString());
     }
-    command.addAll(List.of("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc", "-days", "2"));
+    if (arguments[0].equals("req")) {
+      command.addAll(List.of("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc", "-days", "2"));
+    }
     Path log = folder.resolve("openssl.log");
     Process process =
         new ProcessBuilder(command).redirectErrorStream(true).redirectOutput(log.toFile()).start();

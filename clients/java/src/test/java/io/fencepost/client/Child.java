@@ -16,7 +16,8 @@ final class Child {
   /**
    * {@code hold ADDRESS}: holds a lock, and prints whether it is valid for each line read. {@code exit ADDRESS}: ends
    * while it holds. {@code wait ADDRESS}: waits for a lock. {@code environment}: acquires on the servers that the
-   * environment names.
+   * environment names. {@code names ADDRESS}: as hold, with a longer TTL. {@code hook ADDRESS}: holds a lock until it
+   * is asked to end, and then releases it.
    */
   public static void main(String[] arguments) throws IOException {
     boolean named = arguments.length > 1;
@@ -26,9 +27,13 @@ final class Child {
       client.acquire("child").waitFor(WAIT).get();
       return;
     }
-    FencedLock lock = client.acquire("child").ttl(Duration.ofSeconds(1)).waitFor(WAIT).get();
+    Duration ttl = Duration.ofSeconds(arguments[0].equals("names") ? 10 : 1);
+    FencedLock lock = client.acquire("child").ttl(ttl).waitFor(WAIT).get();
+    if (arguments[0].equals("hook")) {
+      Runtime.getRuntime().addShutdownHook(new Thread(client::close));
+    }
     System.out.println(lock.token());
-    if (!arguments[0].equals("hold")) {
+    if (arguments[0].equals("exit") || arguments[0].equals("environment")) {
       return; // without closing anything
     }
     BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));

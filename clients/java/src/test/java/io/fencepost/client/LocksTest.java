@@ -24,6 +24,7 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInfo;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.function.Executable;
 
 /** The client with a real server that works. */
 @Timeout(60)
@@ -170,7 +171,60 @@ class LocksTest {
     assertThrows(IllegalArgumentException.class, () -> client.checkToken("a", -1));
     NullPointerException none = assertThrows(
         NullPointerException.class, () -> FencepostClient.connect((String) null));
-    assertEquals("server address", none.getMessage());
+    assertEquals("server address must not be null", none.getMessage());
+    assertEquals("lock name must not be null", nullMessage(() -> client.acquire(null)));
+    assertEquals("wait must not be null", nullMessage(() -> client.acquire("a").waitFor(null)));
+    assertEquals("ttl must not be null", nullMessage(() -> client.acquire("a").ttl(null)));
+    Duration negative = Duration.ofSeconds(-1);
+    assertEquals("wait must be 0 or more, not PT-1S", illegal(() -> client.acquire("a").waitFor(negative)));
+    assertEquals("ttl must be above 0, not PT0S", illegal(() -> client.acquire("a").ttl(Duration.ZERO)));
+    assertEquals("token must be 0 or more, not -1", illegal(() -> client.checkToken("a", -1)));
+  }
+
+  private static String nullMessage(Executable call) {
+    return assertThrows(NullPointerException.class, call).getMessage();
+  }
+
+  private static String illegal(Executable call) {
+    return assertThrows(IllegalArgumentException.class, call).getMessage();
+  }
+
+  @Test
+  void messagesSayWhatHappened() throws Exception {
+    FencedLock lock = other.acquire("told").get();
+    ContendedException contended = assertThrows(ContendedException.class, () -> client.acquire("told").get());
+    assertEquals("told is held by other, 0 waiting", contended.getMessage());
+    TimedOutException late = assertThrows(
+        TimedOutException.class, () -> client.acquire("told").waitFor(Duration.ofMillis(50)).get());
+    assertEquals("timed out waiting for told: it is held by other, 0 waiting", late.getMessage());
+    String anonymous = "other".repeat(100);
+    RefusedException refused = assertThrows(
+        RefusedException.class, () -> client.acquire("refused").holder(anonymous).get());
+    assertTrue(refused.getMessage().endsWith(" (INVALID_FIELD)"), refused.getMessage());
+    lock.release();
+    LockLostException over = assertThrows(LockLostException.class, lock::check);
+    assertEquals(
+        "told (token " + lock.token() + ") is not held any more: this process has released it", over.getMessage());
+    assertEquals("FencedLock[told, token " + lock.token() + ", not held]", lock.toString());
+    assertEquals("FencepostClient[" + server.address() + "]", client.toString());
+    assertEquals(
+        "a is being offered to the next waiter, 3 waiting", new ContendedException("a", List.of(), 3).getMessage());
+    assertEquals("a (token 7) is lost: the lease was revoked; token 9 holds it now",
+        new Loss("a", 7, LossReason.REVOKED, 9).toString());
+  }
+
+  @Test
+  void withoutATtlTheServerChoosesOne() throws Exception {
+    try (FencepostServer strict = FencepostServer.start("--ttl-max", "10s", "--wait-max", "10s");
+        FencepostClient plain = FencepostClient.connect(strict.address());
+        FencedLock lock = plain.acquire("default").get()) {
+      assertEquals(Duration.ofSeconds(10), plain.get("default").holders().get(0).ttl());
+      assertTrue(lock.remaining().compareTo(Duration.ofSeconds(10)) < 0, "as the answer says");
+    }
+    try (FencedLock lock = client.acquire("default").get()) {
+      assertEquals(Duration.ofMillis(Facts.DEFAULT_TTL_MS), client.get("default").holders().get(0).ttl());
+      assertTrue(lock.remaining().compareTo(Duration.ofSeconds(20)) > 0);
+    }
   }
 
   @Test

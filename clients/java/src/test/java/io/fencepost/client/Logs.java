@@ -11,11 +11,17 @@ import java.util.logging.Logger;
 public final class Logs implements AutoCloseable {
   private final List<String> warnings = new CopyOnWriteArrayList<>();
 
+  private final List<String> lines = new CopyOnWriteArrayList<>();
+
   private final Handler handler = new Handler() {
     @Override
     public void publish(LogRecord message) {
+      String line = message.getLoggerName() + ": " + message.getMessage();
       if (message.getLevel().intValue() >= Level.WARNING.intValue()) {
-        warnings.add(message.getLoggerName() + ": " + message.getMessage());
+        warnings.add(line);
+      }
+      if (line.startsWith("io.fencepost.")) {
+        lines.add(line);
       }
     }
 
@@ -32,6 +38,11 @@ public final class Logs implements AutoCloseable {
 
   public List<String> warnings() {
     return List.copyOf(warnings);
+  }
+
+  /** What the client has logged, on any level. */
+  public List<String> lines() {
+    return List.copyOf(lines);
   }
 
   @Override

@@ -54,6 +54,18 @@ class ProcessTest {
   }
 
   @Test
+  void aShutdownHookReleasesTheLocks() throws Exception {
+    try (JavaProcess child = JavaProcess.start(Child.class, "hook", server.address());
+        FencepostClient client = FencepostClient.connect(server.address())) {
+      child.line();
+      child.terminate();
+      try (FencedLock next = client.acquire("child").waitFor(Duration.ofSeconds(30)).get()) {
+        assertEquals(LeaseEnd.RELEASED, next.previousEnd());
+      }
+    }
+  }
+
+  @Test
   void aProcessIsEndedWhileItWaits() throws Exception {
     try (FencepostClient client = FencepostClient.connect(server.address());
         FencedLock lock = client.acquire("child").waitFor(Duration.ofSeconds(30)).get();

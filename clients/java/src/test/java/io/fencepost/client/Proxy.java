@@ -26,6 +26,10 @@ public final class Proxy implements AutoCloseable {
   private final List<Socket> sockets = new ArrayList<>();
   private Mode mode = Mode.FORWARD;
 
+  /** Connections up to this one are silent for good: new ones work. */
+  private int silentUpTo;
+  private int accepted;
+
   public Proxy(String address) throws IOException {
     host = address.substring(0, address.lastIndexOf(':'));
     port = Integer.parseInt(address.substring(address.lastIndexOf(':') + 1));
@@ -41,28 +45,35 @@ public final class Proxy implements AutoCloseable {
     notifyAll();
   }
 
+  /** What is open falls silent and is not closed, as in a network that has forgotten it. New connections work. */
+  public synchronized void silenceOpen() {
+    silentUpTo = accepted;
+  }
+
   private void accept() throws IOException {
     while (true) {
       Socket client = listener.accept();
       Socket server = new Socket(host, port);
       client.setTcpNoDelay(true);
       server.setTcpNoDelay(true);
+      int number;
       synchronized (this) {
         sockets.add(client);
         sockets.add(server);
+        number = ++accepted;
       }
-      start(() -> pump(client, server, false));
-      start(() -> pump(server, client, true));
+      start(() -> pump(number, client, server, false));
+      start(() -> pump(number, server, client, true));
     }
   }
 
-  private void pump(Socket from, Socket to, boolean reply) throws IOException {
+  private void pump(int number, Socket from, Socket to, boolean reply) throws IOException {
     try (from; to) {
       InputStream in = from.getInputStream();
       OutputStream out = to.getOutputStream();
       byte[] bytes = new byte[8192];
       for (int n = in.read(bytes); n >= 0; n = in.read(bytes)) {
-        if (!passes(reply)) {
+        if (!passes(number, reply)) {
           return;
         }
         out.write(bytes, 0, n);
@@ -71,8 +82,8 @@ public final class Proxy implements AutoCloseable {
   }
 
   /** Blocks while the proxy is silent. */
-  private synchronized boolean passes(boolean reply) throws IOException {
-    while (mode == Mode.SILENT) {
+  private synchronized boolean passes(int number, boolean reply) throws IOException {
+    while (mode == Mode.SILENT || number <= silentUpTo) {
       try {
         wait();
       } catch (InterruptedException interrupted) {

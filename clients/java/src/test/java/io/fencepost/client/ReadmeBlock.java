@@ -29,6 +29,12 @@ public abstract class ReadmeBlock {
     }
   }
 
+  /** Work under locks. */
+  public static final class Worker {
+    public void stop() {}
+  }
+
+  protected final Worker worker = new Worker();
   protected final Store store = new Store();
   protected final Tokens tokens = new Tokens();
   protected final String order = "42";

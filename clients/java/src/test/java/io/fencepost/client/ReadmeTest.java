@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.regex.MatchResult;
 import java.util.regex.Pattern;
+import java.util.stream.Collectors;
 import javax.tools.JavaCompiler;
 import javax.tools.ToolProvider;
 import org.junit.jupiter.api.Test;
@@ -23,14 +24,6 @@ import org.junit.jupiter.api.io.TempDir;
 @Timeout(90)
 class ReadmeTest {
   private static final Path HERE = Path.of(System.getProperty("repository.root"), "clients", "java");
-  private static final String IMPORTS = """
-      import io.fencepost.client.*;
-      import io.fencepost.client.guards.*;
-      import io.fencepost.client.testing.*;
-      import java.nio.file.Path;
-      import java.time.Duration;
-      import java.util.List;
-      """;
 
   private static List<String> blocks(String language) throws Exception {
     return Pattern.compile("```" + language + "\n(.*?)```", Pattern.DOTALL)
@@ -57,7 +50,7 @@ class ReadmeTest {
           "ca.pem", authority.ca().toString(), "me.pem", mine.certificate().toString(),
           "me.key", mine.key().toString(), "JdbcGuard.postgres()", "JdbcGuard.sqlite()");
       List<String> blocks = blocks("java");
-      assertTrue(blocks.size() >= 6, "all blocks are found");
+      assertTrue(blocks.size() >= 7, "all blocks are found");
       for (int n = 0; n < blocks.size(); n++) {
         String code = blocks.get(n);
         for (Map.Entry<String, String> entry : real.entrySet()) {
@@ -71,11 +64,14 @@ class ReadmeTest {
 
   private static ReadmeBlock compile(Path folder, String name, String code) throws Exception {
     // A client that a block declares and leaves open is used and closed after it; the one around it is used twice.
-    boolean declares = code.startsWith("FencepostClient client =");
+    boolean declares = code.contains("\nFencepostClient client =");
     String use = declares ? "client.acquire(\"used\").get().release(); client.close();" : "";
     Path source = folder.resolve(name + ".java");
-    Files.writeString(source, IMPORTS + "public final class " + name + " extends ReadmeBlock {\n"
-        + "@Override public void run() throws Exception {\n" + code + use + "\n}\n}\n");
+    Map<Boolean, List<String>> lines = code.lines().collect(Collectors.partitioningBy(it -> it.startsWith("import ")));
+    Files.writeString(source, String.join("\n", lines.get(true))
+        + "\nimport io.fencepost.client.ReadmeBlock;\npublic final class " + name + " extends ReadmeBlock {\n"
+        + "@Override public void run() throws Exception {\n"
+        + String.join("\n", lines.get(false)) + use + "\n}\n}\n");
     JavaCompiler compiler = ToolProvider.getSystemJavaCompiler();
     StringWriter output = new StringWriter();
     List<String> options = List.of("-d", folder.toString(), "-cp", System.getProperty("java.class.path"), "-proc:none");
@@ -87,6 +83,13 @@ class ReadmeTest {
     try (URLClassLoader loader = new URLClassLoader(new URL[] {folder.toUri().toURL()})) {
       return (ReadmeBlock) loader.loadClass(name).getConstructor().newInstance();
     }
+  }
+
+  @Test
+  void theVersionIsThatOfThePom() throws Exception {
+    String pom = Files.readString(HERE.resolve("pom.xml"));
+    String project = pom.substring(0, pom.indexOf("<name>"));
+    assertTrue(project.contains("<version>" + FencepostClient.VERSION + "</version>"), project);
   }
 
   @Test

@@ -10,6 +10,7 @@ import io.fencepost.client.LockLostException;
 import io.fencepost.client.OutcomeUnknownException;
 import io.fencepost.client.RefusedException;
 import io.fencepost.client.TimedOutException;
+import io.fencepost.client.UnavailableException;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
@@ -57,6 +58,10 @@ final class Output {
       answer.addProperty("error", "refused");
       answer.addProperty("code", refused.code());
       answer.addProperty("reason", refused.reason());
+    } else if (error instanceof UnavailableException unavailable) {
+      answer.addProperty("error", "refused");
+      answer.addProperty("code", "UNAVAILABLE");
+      answer.addProperty("reason", unavailable.reason());
     } else if (error instanceof ClientClosedException) {
       answer.addProperty("error", "closed");
     } else {

@@ -16,7 +16,7 @@ public final class StaleTokenException extends FencepostException {
   private final long newest;
 
   StaleTokenException(String name, long token, long newest) {
-    super("stale token " + token + " of lock \"" + name + "\": the store has seen " + newest + "; roll back", null);
+    super("token " + token + " of " + name + " is stale: the store has seen " + newest, null);
     this.name = name;
     this.token = token;
     this.newest = newest;

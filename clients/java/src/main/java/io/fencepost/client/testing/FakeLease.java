@@ -1,12 +1,14 @@
 package io.fencepost.client.testing;
 
 import com.google.protobuf.Duration;
+import io.fencepost.client.Facts;
 import io.fencepost.v1.AcquireRequest;
 import io.fencepost.v1.AcquireResponse;
 import io.fencepost.v1.Lease;
 import io.fencepost.v1.LeaseEnd;
 import io.fencepost.v1.LockHolder;
 import java.util.UUID;
+import java.util.concurrent.TimeUnit;
 
 /** A lease of a fake server, and the session that keeps it alive. */
 final class FakeLease {
@@ -32,7 +34,7 @@ final class FakeLease {
     this.request = request;
     this.token = token;
     this.previousEnd = previousEnd;
-    this.ttl = nanos(request.getTtl());
+    this.ttl = request.hasTtl() ? nanos(request.getTtl()) : TimeUnit.MILLISECONDS.toNanos(Facts.DEFAULT_TTL_MS);
     renew();
   }
 

@@ -48,7 +48,7 @@ public final class FencepostServer implements AutoCloseable {
    * Starts a server and waits until it serves.
    *
    * @param options further options of {@code fencepost serve}, such as {@code --ttl-min} and {@code 50ms}; {@code
-   *     --listen} and an address replaces the free port
+   *     --listen} and an address replaces the free port, {@code --admin-listen} the lack of an admin port
    * @return the server; close it
    * @throws IOException if it cannot be started; the message has what it wrote to its standard error
    * @throws InterruptedException if the thread is interrupted
@@ -61,7 +61,10 @@ public final class FencepostServer implements AutoCloseable {
     if (!List.of(options).contains("--listen")) {
       command.addAll(List.of("--listen", "127.0.0.1:0"));
     }
-    command.addAll(List.of("--admin-listen", "none", "--port-file", portFile.toString()));
+    if (!List.of(options).contains("--admin-listen")) {
+      command.addAll(List.of("--admin-listen", "none"));
+    }
+    command.addAll(List.of("--port-file", portFile.toString()));
     command.addAll(List.of(options));
     Process process;
     try {

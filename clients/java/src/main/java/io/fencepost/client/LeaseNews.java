@@ -1,0 +1,47 @@
+package io.fencepost.client;
+
+import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+
+/** Tells what happens to leases: to the log, and to who holds the lock. Never waits. */
+final class LeaseNews {
+  private final Threads threads;
+  private final Log log;
+
+  LeaseNews(Threads threads, Log log) {
+    this.threads = threads;
+    this.log = log;
+  }
+
+  void lost(Lease lease, Loss loss) {
+    log.warn(loss.toString());
+    tell(lease, handle -> handle.lose(loss));
+  }
+
+  /** Renewals begin to fail; {@code left} are the nanoseconds for which the lease is still valid. */
+  void atRisk(Lease lease, long left, String cause) {
+    long millis = TimeUnit.NANOSECONDS.toMillis(Math.max(0, left));
+    log.warn("renewals of " + lease.name + " fail, it is valid for another " + millis + " ms: " + cause);
+    tell(lease, FencedLock::atRisk);
+  }
+
+  void renewedAgain(Lease lease) {
+    log.info(lease.name + " is renewed again");
+  }
+
+  void forgotten(Lease lease) {
+    log.warn(lease.name + " (token " + lease.token + ") was forgotten without a release, and is released");
+  }
+
+  /** Something was not released, and nobody waits for it any more. */
+  void notReleased(String name, Failure last) {
+    log.warn(name + " could not be released in the background: " + last.message() + "; it is free after its TTL");
+  }
+
+  private void tell(Lease lease, Consumer<FencedLock> news) {
+    FencedLock handle = lease.handle == null ? null : lease.handle.get();
+    if (handle != null) {
+      threads.inBackground(() -> news.accept(handle));
+    }
+  }
+}
