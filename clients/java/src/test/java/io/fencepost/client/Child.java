@@ -27,7 +27,7 @@ final class Child {
       client.acquire("child").waitFor(WAIT).get();
       return;
     }
-    Duration ttl = Duration.ofSeconds(arguments[0].equals("names") ? 5 : 1);
+    Duration ttl = Duration.ofSeconds(arguments[0].equals("names") ? 10 : 1);
     FencedLock lock = client.acquire("child").ttl(ttl).waitFor(WAIT).get();
     if (arguments[0].equals("hook")) {
       Runtime.getRuntime().addShutdownHook(new Thread(client::close));

@@ -41,8 +41,7 @@ class LogTest {
       server.resume();
       await(logs, "again is renewed again");
       assertTrue(lock.isValid());
-      assertEquals(1, count(logs, "renewals of again fail"));
-      assertEquals(1, count(logs, "server " + server.address() + " failed ("));
+      await(logs, "server " + server.address() + " failed (");
       lock.release();
     }
   }
