@@ -97,6 +97,11 @@ impl Binding {
         self.replica
     }
 
+    /// Has it carried by this replica.
+    pub fn carry(&mut self, replica: ReplicaId) {
+        self.replica = replica;
+    }
+
     /// Binds a further call.
     pub fn bind(&mut self, call: Call, replica: ReplicaId) -> Bound {
         match call.attempt.cmp(&self.attempt) {

@@ -47,11 +47,15 @@ pub const CALLS_PER_ATTEMPT_MAX: usize = 16;
 /// How long after it was sent a command may still take effect in the store. Later it changes nothing: its caller gave
 /// up.
 pub const COMMAND_WINDOW: Duration = Duration::from_millis(500);
+/// How long a caller waits for a majority of the nodes, or for a leader. After that the outcome is unknown, or nothing
+/// was done. Long enough for a node's connection to be replaced meanwhile.
+pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
 /// How far above the clock a sequencer begins whose store may have forgotten grants.
 pub const TOKEN_SKIP: Duration = Duration::from_secs(60);
 /// Tokens stay below this (2^53), so that a double, and with it Lua and JSON, holds them exactly.
 pub const TOKEN_END: u64 = 1 << 53;
-/// After this much silence of a replica its waiters are skipped: ten beats.
+/// After this much silence of a replica its waiters are skipped: ten beats. One that is found to be dead is skipped at
+/// once.
 pub const REPLICA_SILENT: Duration = Duration::from_secs(3);
 /// After this much silence of a replica its waiters are deleted.
 pub const REPLICA_GONE: Duration = Duration::from_secs(30);

@@ -99,6 +99,14 @@ impl Queue {
         Some(bound)
     }
 
+    /// Has a queued request carried by this replica, which keeps its place.
+    pub fn carry(&mut self, request: RequestId, replica: ReplicaId) {
+        let Some(mut waiter) = self.remove(request) else { return };
+        waiter.binding.carry(replica);
+        self.file(request, &waiter);
+        self.waiters.insert(request, waiter);
+    }
+
     /// Unbinds a call from its request, if the request is queued.
     pub fn unbind(&mut self, call: Call) -> Option<Unbound> {
         self.waiters.get_mut(&call.request).map(|waiter| waiter.binding.unbind(call))

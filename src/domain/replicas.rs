@@ -2,19 +2,25 @@
 //!
 //! A server's heartbeat is for all of its waiters at once. Waiters of a silent server are skipped, and after a longer
 //! time deleted: nobody would hear of a lock granted to them. When it is back, the server asks again for all of them.
+//! Who finds a server dead sooner says so ([`Replicas::found_dead`]); if that was wrong, its waiters lose a turn.
 
 use super::{
     ids::ReplicaId,
     limits::{REPLICA_GONE, REPLICA_SILENT},
     time::StoreTime,
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// When each replica was last heard of.
 #[derive(Clone, Debug, Default)]
 pub struct Replicas {
     /// `None`: there is one server, which lives as long as the store.
     seen: Option<BTreeMap<ReplicaId, StoreTime>>,
+    /// Those that were found dead, and not heard of since.
+    dead: BTreeSet<ReplicaId>,
     /// The server in which the store is, if it is in one: it lives as long as the store.
     own: Option<ReplicaId>,
 }
@@ -22,12 +28,12 @@ pub struct Replicas {
 impl Replicas {
     /// For a store inside the one server that uses it.
     pub const fn one() -> Self {
-        Self { seen: None, own: None }
+        Self { seen: None, dead: BTreeSet::new(), own: None }
     }
 
     /// For a store inside this server, which others use through it. None of them has been heard of yet.
     pub const fn many_beside(own: ReplicaId) -> Self {
-        Self { seen: Some(BTreeMap::new()), own: Some(own) }
+        Self { seen: Some(BTreeMap::new()), dead: BTreeSet::new(), own: Some(own) }
     }
 
     /// Notes a heartbeat.
@@ -38,12 +44,21 @@ impl Replicas {
             seen.values_mut().for_each(|at| *at = (*at).min(now));
             seen.retain(|_, at| now.since(*at) < REPLICA_GONE);
             seen.insert(replica, now);
+            // mutant: dead for ever
+            self.dead.remove(&replica);
+            self.dead.retain(|replica| seen.contains_key(replica));
         }
+    }
+
+    /// Notes that a replica does not live, as far as its server can tell. Until it is heard of again, its waiters are
+    /// skipped. True if they were not before.
+    pub fn found_dead(&mut self, replica: ReplicaId, now: StoreTime) -> bool {
+        self.is_alive(replica, now) && self.own != Some(replica) && self.dead.insert(replica)
     }
 
     /// Whether a replica's waiters may be offered locks.
     pub fn is_alive(&self, replica: ReplicaId, now: StoreTime) -> bool {
-        self.silent_for(replica, now).is_some_and(|silent| silent < REPLICA_SILENT)
+        self.silent_for(replica, now).is_some_and(|silent| silent < REPLICA_SILENT) && !self.dead.contains(&replica)
     }
 
     /// Whether a replica's waiters are to be deleted.
@@ -107,6 +122,20 @@ mod tests {
         assert!(replicas.is_gone(B, at(1_000)));
         replicas.beat(B, at(1_000));
         assert!(replicas.is_alive(B, at(1_001)) && replicas.is_gone(B, at(1_030)) && replicas.is_alive(A, at(1_030)));
+    }
+
+    #[test]
+    fn a_replica_that_is_found_dead_is_skipped_until_it_is_heard_of() {
+        let mut replicas = Replicas::many_beside(OWN);
+        assert!(!replicas.found_dead(A, at(100)), "it was never there");
+        replicas.beat(A, at(100));
+        replicas.beat(B, at(100));
+        assert!(replicas.found_dead(A, at(101)) && !replicas.found_dead(A, at(101)));
+        assert!(!replicas.is_alive(A, at(101)) && !replicas.is_gone(A, at(101)) && replicas.is_alive(B, at(101)));
+        replicas.beat(A, at(102));
+        assert!(replicas.is_alive(A, at(102)) && replicas.found_dead(A, at(102)));
+        assert!(replicas.is_gone(A, at(132)), "as after any silence");
+        assert!(!replicas.found_dead(OWN, at(101)) && replicas.is_alive(OWN, at(101)));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "no test uses all of it")]
 
 use fencepost::{
+    domain::time::StoreTime,
     node::{Push, PushSender, Pushes},
     store::quorum::{
         acceptor::Incarnation,
@@ -12,7 +13,15 @@ use fencepost::{
         nodes::{Answers, Carrier, Lost},
     },
 };
-use std::{collections::BTreeMap, sync::Mutex, time::Duration};
+use std::{cell::OnceCell, collections::BTreeMap, sync::Mutex, time::Duration};
+use tokio::time::Instant;
+
+/// The right wall clock: it goes on with the time of the runtime of this thread's test.
+pub(crate) fn wall_clock() -> StoreTime {
+    thread_local!(static BEGAN: OnceCell<Instant> = const { OnceCell::new() });
+    let passed = BEGAN.with(|began| began.get_or_init(Instant::now).elapsed());
+    StoreTime::from_micros(1_800_000_000_000_000).after(passed)
+}
 
 /// So many nodes. All servers of a test share them.
 pub(crate) struct Twins<const COUNT: usize>([Mutex<Twin>; COUNT]);
@@ -22,7 +31,8 @@ struct Twin {
     life: Incarnation,
     /// Refuses all, as a Redis that is being restarted.
     is_away: bool,
-    wall_clock: u64,
+    /// How far its wall clock is ahead of the right one, in microseconds.
+    is_ahead: i64,
     listeners: BTreeMap<ServerId, PushSender>,
 }
 
@@ -32,7 +42,7 @@ impl<const COUNT: usize> Twins<COUNT> {
             node: Node::unmarked(),
             life: Incarnation(1),
             is_away: false,
-            wall_clock: 0,
+            is_ahead: 0,
             listeners: BTreeMap::new(),
         };
         Self([const { Mutex::new(TWIN) }; COUNT])
@@ -43,9 +53,9 @@ impl<const COUNT: usize> Twins<COUNT> {
         self.0[node].lock().unwrap().node.clone()
     }
 
-    /// Sets a node's wall clock, in microseconds since 1970.
-    pub(crate) fn shows(&self, node: usize, wall_clock: u64) {
-        self.0[node].lock().unwrap().wall_clock = wall_clock;
+    /// Sets a node's wall clock so far ahead of the right one, or behind it.
+    pub(crate) fn sets_clock(&self, node: usize, seconds: i64) {
+        self.0[node].lock().unwrap().is_ahead = seconds * 1_000_000;
     }
 
     /// Stops a node.
@@ -80,7 +90,7 @@ impl<const COUNT: usize> Carrier for Twins<COUNT> {
 
     async fn wall_clock(&self, node: usize) -> Option<u64> {
         tokio::task::yield_now().await;
-        Some(self.0[node].lock().unwrap().wall_clock)
+        Some(wall_clock().as_micros().saturating_add_signed(self.0[node].lock().unwrap().is_ahead))
     }
 
     async fn publish(&self, node: usize, to: ServerId, parcel: Vec<u8>) -> Result<bool, Lost> {

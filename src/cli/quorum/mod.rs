@@ -8,16 +8,19 @@ use super::{
     exit::{COMMAND_LINE, Failure, NO, OUTPUT, UNAVAILABLE},
     look::{ERROR, GOOD, Look, WARNING},
     store::StoreArgs,
+    write_note,
 };
 use crate::{
     clock::{Clock, ProcessClock},
     store::quorum::{
         addresses::{Addresses, Connected},
         ballot::majority,
+        clocks::WallClocks,
         create::{CreateError, PARTITIONS, create},
         find::{self, FindError},
         node::{ClusterId, Mark},
         nodes::Lost,
+        redis_nodes::RedisNodes,
         replace::Replacement,
         search::Search,
         survey::{InPartition, survey},
@@ -26,10 +29,11 @@ use crate::{
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::{sync::Arc, time::Duration};
+use tokio::time::sleep;
 use uuid::Uuid;
 
-/// Tokens begin so far above the wall clock: higher than those of a store that was here before, whose clock was ahead.
-const TOKENS_AHEAD: Duration = Duration::from_secs(60);
+/// Clocks that differ by this much are worth a word.
+const APART: Duration = Duration::from_secs(1);
 
 /// A store that keeps locks in a majority of its Redis servers.
 #[derive(Clone, Debug, Subcommand)]
@@ -137,7 +141,7 @@ async fn make(named: &Named) -> Result<(), Failure> {
             Mark { cluster, partitions: PARTITIONS, list: 1, members, rebuild: None }
         }
     };
-    let token = ProcessClock::start().now().after(TOKENS_AHEAD).as_micros();
+    let token = tokens_above(&connected).await?;
     let code = |why: &CreateError| if matches!(why, CreateError::Lost { .. }) { UNAVAILABLE } else { NO };
     create(&connected.nodes, &mark, token).await.map_err(|why| Failure::new(code(&why), why.to_string()))?;
     let Mark { cluster, members, .. } = mark;
@@ -148,6 +152,28 @@ async fn make(named: &Named) -> Result<(), Failure> {
         majority(members.len()),
         members.len(),
     ))
+}
+
+/// What the tokens of a store go on above of which nobody knows the earlier ones. Takes as long as the clocks of this
+/// machine and of the Redis servers differ.
+async fn tokens_above(nodes: &Connected<Arc<RedisNodes>>) -> Result<u64, Failure> {
+    let own = ProcessClock::start().now();
+    let mut shown = Vec::with_capacity(nodes.members.len());
+    for (node, member) in nodes.members.iter().enumerate() {
+        let told = nodes.nodes.clock(node).await;
+        shown.push(told.map_err(|why| Failure::new(UNAVAILABLE, format!("{member}: {why}; nothing was done")))?);
+    }
+    let clocks = WallClocks::of(own, shown);
+    let apart = clocks.apart();
+    if apart >= APART {
+        write_note(&format!(
+            "the clocks of this machine and of the Redis servers differ by {} s: set them. This waits for as long, so \
+             that tokens rise",
+            apart.as_secs()
+        ));
+    }
+    sleep(apart).await;
+    Ok(clocks.tokens_above(Duration::ZERO))
 }
 
 #[derive(Debug, Serialize)]

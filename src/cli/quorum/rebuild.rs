@@ -1,6 +1,6 @@
 //! `quorum rebuild`: a store goes on with what is left after a majority of its Redis servers lost their memory.
 
-use super::{Named, TOKENS_AHEAD, unknown};
+use super::{Named, tokens_above, unknown};
 use crate::{
     cli::{
         calls::print,
@@ -8,13 +8,10 @@ use crate::{
         store::StoreArgs,
         write_note,
     },
-    clock::{Clock, ProcessClock},
     store::quorum::{
-        addresses::Connected,
         find::FindError,
         node::Mark,
         rebuild::{Rebuild, RebuildError},
-        redis_nodes::RedisNodes,
         search::{Search, Sight},
     },
 };
@@ -31,7 +28,8 @@ pub(super) const ADVICE: &str = "\
 Only for a store of which a majority lost its memory at once, so that nobody can say what it had; quorum status \
 says so. For each partition the best copy that is left goes to all its Redis servers. What that lacks is forgotten: \
 a lock may be granted beside a holder that has it still, and only the token tells them apart. Tokens go on 60 s \
-above the clocks of this machine and of all the Redis servers.
+above the clocks of this machine and of all the Redis servers. Where these differ, it takes as much longer, up to a \
+minute.
 
 All have to be there; where one is gone for good, start an empty Redis at its address. Servers may run: they grant \
 nothing meanwhile, and go on by themselves. A rebuild that was broken off is repeated in the same way; the store \
@@ -65,7 +63,7 @@ pub(super) async fn rebuild(args: &RebuildArgs) -> Result<(), Failure> {
         );
         return Err(Failure::new(NO, what));
     }
-    let token = tokens_from(nodes).await?;
+    let token = tokens_above(nodes).await?;
     let (mut rebuilt, mut records, mut highest) = (vec![0; members.len()], 0, token);
     let list = plan
         .run(nodes, token, |_, partition| {
@@ -95,17 +93,6 @@ pub(super) fn to_be_advised(sight: &Sight, agreed: &Result<Mark, FindError>, mem
     }
     let are_all_there = members.iter().all(|member| matches!(sight.of(member), Some(Ok(_))));
     (are_all_there && matches!(agreed, Err(FindError::NoMajority(_)))).then(|| ADVICE.to_owned())
-}
-
-/// So far above the clocks of this machine and of all nodes.
-async fn tokens_from(nodes: &Connected<Arc<RedisNodes>>) -> Result<u64, Failure> {
-    let mut latest = ProcessClock::start().now().as_micros();
-    for (node, member) in nodes.members.iter().enumerate() {
-        let told = nodes.nodes.clock(node).await;
-        let told = told.map_err(|why| Failure::new(UNAVAILABLE, format!("{member}: {why}; nothing was done")))?;
-        latest = latest.max(told);
-    }
-    Ok(latest.saturating_add(u64::try_from(TOKENS_AHEAD.as_micros()).unwrap_or(u64::MAX)))
 }
 
 fn refused(why: &RebuildError) -> Failure {

@@ -29,6 +29,11 @@ impl Turn<'_> {
             // mutant: lapsed offer stands first again
             self.set_state(offer.request, WaiterState::Missed);
         }
+        // Nobody is there to claim.
+        // mutant: offer waits for the dead
+        if self.lock.offer.is_some_and(|offer| self.is_left(offer.request)) {
+            self.withdraw_offer();
+        }
         self.make_way();
         self.abandon(self.now);
         // mutant: gone replicas keep their waiters
@@ -36,6 +41,12 @@ impl Turn<'_> {
         self.forget();
         // mutant: time brings no hand-off
         self.promote();
+    }
+
+    /// Whether the calls of a waiter are at a server that is silent.
+    pub(super) fn is_left(&self, request: RequestId) -> bool {
+        let waiter = self.lock.queue.as_ref().and_then(|queue| queue.get(request));
+        waiter.is_some_and(|waiter| !self.replicas.is_alive(waiter.binding.replica(), self.now))
     }
 
     /// Makes way for a classic client that has the lock: an offer is withdrawn, and a lease is revoked (its key was
@@ -48,6 +59,11 @@ impl Turn<'_> {
         // mutant: lease beside a classic client
         self.end_lease(LeaseEnd::Revoked, self.now);
         // mutant: offer beside a classic client
+        self.withdraw_offer();
+    }
+
+    /// Withdraws the open offer. It is no fault of the waiter, which is next again when it can be.
+    fn withdraw_offer(&mut self) {
         if let Some(offer) = self.lock.offer.take() {
             self.set_state(offer.request, WaiterState::Waiting);
         }

@@ -163,11 +163,11 @@ impl Lock {
         self.offer.map(|offer| offer.request)
     }
 
-    /// The attempt of a request that is queued and was skipped, because its offer lapsed or was declined, although
-    /// calls of it may live, and the server that was offered the lock.
+    /// The attempt of a request that is queued and was skipped, because its offer lapsed or was declined or withdrawn,
+    /// although calls of it may live, and the server that was offered the lock.
     pub fn skipped(&self, request: RequestId) -> Option<(u32, ReplicaId)> {
         let waiter = self.queue.as_ref()?.get(request)?;
-        let is_skipped = matches!(waiter.state(), WaiterState::Missed | WaiterState::Dropped(_));
+        let is_skipped = waiter.state() != WaiterState::Offered;
         (is_skipped && waiter.binding.is_bound()).then(|| (waiter.binding.attempt(), waiter.binding.replica()))
     }
 

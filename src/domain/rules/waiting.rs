@@ -70,9 +70,15 @@ impl Turn<'_> {
         if let Some(outcome) = unbound(&waiter.binding, attempt) {
             return outcome;
         }
+        let (state, is_left) = (waiter.state(), self.is_left(request));
+        // The server of its newest call is silent, and this call of the same attempt came through another one.
+        // mutant: claim does not move its request
+        if is_left && let Some(queue) = &mut self.lock.queue {
+            queue.carry(request, self.replica);
+        }
         // Its offer lapsed, or a server with another call of it declined the offer: this call is alive.
         // mutant: claim forgets those who missed
-        if matches!(waiter.state(), WaiterState::Missed | WaiterState::Dropped(_)) {
+        if is_left || matches!(state, WaiterState::Missed | WaiterState::Dropped(_)) {
             self.set_state(request, WaiterState::Waiting);
             self.promote();
         }

@@ -4,7 +4,7 @@ use super::{EVICTION, Facts, Finding};
 
 /// What becomes of what the only Redis has forgotten.
 const AFTERWARDS: &str = "Servers that run write it back. If one dies at the same time, what it led and Redis forgot is \
-lost: these locks can have a second holder, with a higher token if clocks differ by less than 60 s";
+lost: these locks can have a second holder, with a higher token unless clocks were set back";
 
 /// Percent of maxmemory in use above which a warning is given.
 const FULL: u64 = 80;

@@ -10,13 +10,11 @@
 use super::{
     acceptor::Seen,
     ballot::{Ballot, Position, ServerId, Stamp},
+    clocks::WallClocks,
     frame::OfStranger,
     leader::{Leader, Origin},
 };
-use crate::domain::{
-    limits::{TOKEN_END, TOKEN_SKIP},
-    time::{StoreTime, micros},
-};
+use crate::domain::{limits::TOKEN_END, time::StoreTime};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -97,8 +95,8 @@ pub struct Situation<'a> {
     pub living: &'a BTreeSet<ServerId>,
     /// How long this server lets those go first who are before it in the order of the election.
     pub turn: Duration,
-    /// The later of this server's wall clock and the node's, in microseconds since 1970.
-    pub wall: u64,
+    /// This server's wall clock, and the node's.
+    pub clocks: WallClocks,
 }
 
 /// What a server does about a node that lost its memory.
@@ -215,7 +213,7 @@ impl Alone {
         let written = all().map(|told| told.written.max(told.memory.unwrap_or_default())).fold(kept, Ballot::max);
         let above = all().map(|told| told.highest).fold(self.highest.max(known.highest).max(written), Ballot::max);
         let token = all().map(|told| told.token).fold(known.token, u64::max);
-        let skip = token.max(situation.wall.saturating_add(micros(TOKEN_SKIP)));
+        let skip = token.max(situation.clocks.tokens_above(waited));
         let admission = Admission { next, above, skip };
         let has_last = |memory: Option<Ballot>| memory.is_some_and(|memory| memory >= written);
         if has_last(self.memory()) && mine.memory == self.memory() {
@@ -223,6 +221,8 @@ impl Alone {
         }
         let is_there = |server| told(server).is_some_and(|told| has_last(told.memory));
         let wait = if all().any(|told| has_last(told.memory)) { BUSY_WAIT } else { MEMORY_WAIT };
+        // Nobody knows the last tokens.
+        let wait = wait.max(situation.clocks.apart());
         if situation.living.iter().any(is_there) || waited < wait.saturating_add(situation.turn) {
             return Decision::Wait;
         }

@@ -194,6 +194,7 @@ impl<C: Carrier> QuorumStore<C> {
             let exit = self.exit(at);
             let clock = self.clock.now();
             lead.hear_of(living.iter().copied(), clock, &exit);
+            lead.found_dead(self.election.lock().dead(now), clock);
             lead.gathers_only_of(carriers, Place::hash_of, clock, &exit);
             let heir = self.election.lock().heir(number, self.is_leaving(), now);
             if let Some(heir) = heir.filter(|_| lead.may_hand_over(clock)) {

@@ -3,9 +3,11 @@
 use super::{
     QuorumStore,
     addresses::{Connect, Connected},
+    clocks::WallClocks,
     create::{CreateError, create_of_one},
     find::FindError,
     node::Mark,
+    nodes::{Carrier, Lost},
     prefix::{self, PrefixError},
     search::Search,
 };
@@ -195,9 +197,7 @@ impl<C: Connect> ClusterStore<C> {
             let since = *empty_since.insert(empty_since.filter(|_| is_empty).unwrap_or_else(Instant::now));
             let found = match (found, given, search.nodes()) {
                 (Err(FindError::NoCluster), [only], Some(Connected { nodes, .. })) => {
-                    let is_due = since.elapsed() >= EMPTY_TIME;
-                    *self.why.lock() = format!("{only} is empty: if it stays so, its first store is made in a moment");
-                    match if is_due { create_of_one(nodes, only, self.clock.now()).await } else { Ok(()) } {
+                    match self.make_first(nodes, only, since.elapsed()).await {
                         // Another server was first: it is found by the next look.
                         Ok(()) | Err(CreateError::InUse { .. }) => {
                             sleep(FIND_PAUSE).await;
@@ -226,6 +226,34 @@ impl<C: Connect> ClusterStore<C> {
             }
             sleep(FIND_PAUSE).await;
         }
+    }
+
+    /// Makes the first store of the only node, when it has been empty for long enough. It may not be the first one.
+    async fn make_first(&self, nodes: &C::Nodes, only: &Arc<str>, empty_for: Duration) -> Result<(), CreateError> {
+        let no_clock = || CreateError::Lost { member: only.to_string(), why: Lost("it does not tell its time".into()) };
+        let shown = nodes.wall_clock(0).await.ok_or_else(no_clock)?;
+        let clocks = WallClocks::of(self.clock.now(), [shown]);
+        let apart = clocks.apart();
+        if EMPTY_TIME.max(apart) <= empty_for {
+            return create_of_one(nodes, only, clocks.tokens_above(empty_for)).await;
+        }
+        *self.why.lock() = if apart <= EMPTY_TIME {
+            format!("{only} is empty: if it stays so, its first store is made in a moment")
+        } else {
+            if empty_for < FIND_PAUSE {
+                tracing::warn!(
+                    differ_by = ?apart,
+                    "redis is empty, and its clock and that of this server differ: set them. The first store is made \
+                     after as long, so that tokens rise"
+                );
+            }
+            format!(
+                "{only} is empty, and its clock and that of this server differ by {} s: the first store is made after \
+                 as long, so that tokens rise",
+                apart.as_secs()
+            )
+        };
+        Ok(())
     }
 
     /// Logs the members.

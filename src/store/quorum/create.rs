@@ -6,7 +6,6 @@ use super::{
     node::{Ask, ClusterId, Mark, Said},
     nodes::{Carrier, Lost},
 };
-use crate::domain::{limits::TOKEN_SKIP, time::StoreTime};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -104,21 +103,12 @@ pub async fn create(carrier: &impl Carrier, mark: &Mark, token: u64) -> Result<(
     Ok(())
 }
 
-/// Makes a cluster of the only node, which is empty. `now` is the time on this server's clock. Tokens begin above it
-/// and above the node's: a store that was here before and was forgotten has drawn none as high.
-pub(super) async fn create_of_one(
-    carrier: &impl Carrier,
-    member: &Arc<str>,
-    now: StoreTime,
-) -> Result<(), CreateError> {
-    let no_clock =
-        || CreateError::Lost { member: member.to_string(), why: Lost("it does not tell its time".to_owned()) };
-    let wall = carrier.wall_clock(0).await.ok_or_else(no_clock)?;
+/// Makes a cluster of the only node, which is empty. Tokens begin above `token`.
+pub(super) async fn create_of_one(carrier: &impl Carrier, member: &Arc<str>, token: u64) -> Result<(), CreateError> {
     let members = [Arc::clone(member)].into();
     let mark =
         Mark { cluster: ClusterId(Uuid::new_v4().as_u128()), partitions: PARTITIONS, list: 1, members, rebuild: None };
-    let token = now.max(StoreTime::from_micros(wall)).after(TOKEN_SKIP);
-    create(carrier, &mark, token.as_micros()).await
+    create(carrier, &mark, token).await
 }
 
 /// A request to each partition in which the node does not vote, with the stamp that it has named.

@@ -241,6 +241,14 @@ impl Election {
         self.servers.iter().filter(|(_, peer)| peer.silent_for(now) >= GONE_AFTER).map(|(server, _)| *server).collect()
     }
 
+    /// The servers that do not live, as far as this one can tell: it has looked for all the time in which they were
+    /// silent.
+    pub(super) fn dead(&self, now: Instant) -> impl Iterator<Item = ServerId> {
+        let has_looked = self.sees_a_node(now) && now.duration_since(self.looks_since) >= SILENCE_MAX;
+        let dead = self.servers.iter().filter(move |(_, peer)| has_looked && peer.silent_for(now) >= SILENCE_MAX);
+        dead.map(|(server, _)| *server)
+    }
+
     /// Whether a node was seen lately.
     fn sees_a_node(&self, now: Instant) -> bool {
         self.nodes.iter().flatten().any(|sight| now.duration_since(sight.at) < SIGHT_AGE_MAX)

@@ -6,10 +6,9 @@ use super::{
     frame::{Done, Work},
     nodes::Carrier,
     route::{NotDone, no_leader, not_done, strange, unheard},
-    store::ANSWER_TIME_MAX,
 };
 use crate::{
-    domain::{name::LockName, outcome::LockView, time::StoreTime},
+    domain::{limits::ANSWER_TIME_MAX, name::LockName, outcome::LockView, time::StoreTime},
     store::{
         Page, StoreError,
         partition::{Outbox, Partition, SLOTS_PER_PAGE},

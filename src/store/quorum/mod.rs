@@ -12,7 +12,7 @@
 //! Any number of servers share the partitions. `beat.rs` and `elect.rs` say who lives and who leads. `route.rs` brings
 //! a command to the leader of its partition, here or through the nodes (`courier.rs`, [`frame`], `peers.rs`).
 //! `carried.rs` and `gather.rs` take waiters from one leader to the next. `one_node.rs` and [`alone`] are for a node
-//! that is the only one and lost its memory.
+//! that is the only one and lost its memory; [`clocks`] says with which tokens a store goes on that knows none.
 
 pub mod acceptor;
 pub mod addresses;
@@ -22,6 +22,7 @@ mod beat;
 pub mod candidate;
 mod carried;
 pub mod classic;
+pub mod clocks;
 mod cluster;
 pub mod content;
 mod courier;

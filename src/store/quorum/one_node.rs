@@ -4,8 +4,9 @@
 use super::{
     QuorumStore,
     acceptor::Seen,
-    alone::Situation,
+    alone::{MEMORY_WAIT, Situation},
     ballot::ServerId,
+    clocks::WallClocks,
     frame::{OfStranger, Told},
     nodes::Carrier,
     share::Begun,
@@ -32,8 +33,8 @@ pub(super) struct Loss {
     turns: BTreeMap<u16, Duration>,
     /// When the reply came, on the store's clock.
     at: StoreTime,
-    /// The node's wall clock, in microseconds since 1970.
-    wall: u64,
+    /// This server's wall clock then, and the node's.
+    clocks: WallClocks,
 }
 
 impl<C: Carrier> QuorumStore<C> {
@@ -69,7 +70,15 @@ impl<C: Carrier> QuorumStore<C> {
         };
         // A server that does not know the node's clock leaves it to another one, or to its next beat.
         if let Some(wall) = self.carrier.wall_clock(NODE).await {
-            self.loss.send_replace(Some(Arc::new(Loss { told, living, turns, at, wall })));
+            let clocks = WallClocks::of(self.clock.now(), [wall]);
+            let is_known = self.loss.send_replace(Some(Arc::new(Loss { told, living, turns, at, clocks }))).is_some();
+            if !is_known && clocks.apart() > MEMORY_WAIT {
+                tracing::warn!(
+                    differ_by = ?clocks.apart(),
+                    "the clocks of redis and of this server differ: set them. What redis forgot and no server has is \
+                     unavailable for as long, so that tokens rise"
+                );
+            }
         }
     }
 
@@ -115,8 +124,7 @@ impl<C: Carrier> QuorumStore<C> {
         else {
             return Begun::Nothing;
         };
-        let wall = loss.wall.max(loss.at.as_micros());
-        let situation = Situation { now: loss.at, told, living, turn: *turn, wall };
+        let situation = Situation { now: loss.at, told, living, turn: *turn, clocks: loss.clocks };
         let mut share = part.share.lock();
         let exit = self.exit(at);
         let now = self.clock.now();

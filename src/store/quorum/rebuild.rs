@@ -63,7 +63,7 @@ pub enum RebuildError {
     /// None of the nodes knows a cluster.
     #[error(
         "none of the nodes knows which store it belongs to, so nothing is left to go on with: make the store anew with \
-         fencepost quorum create, whose tokens begin 60 s above the clock of this machine"
+         fencepost quorum create, whose tokens begin 60 s above all clocks"
     )]
     AllForgot,
     /// Nothing was lost.

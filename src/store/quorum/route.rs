@@ -9,10 +9,14 @@ use super::{
     lead::Job,
     nodes::Carrier,
     share::Place,
-    store::ANSWER_TIME_MAX,
 };
 use crate::{
-    domain::{command::Command, limits::COMMAND_WINDOW, name::LockName, time::StoreTime},
+    domain::{
+        command::Command,
+        limits::{ANSWER_TIME_MAX, COMMAND_WINDOW},
+        name::LockName,
+        time::StoreTime,
+    },
     store::{Answer, StoreError, Timed},
 };
 use std::pin::pin;

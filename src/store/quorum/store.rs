@@ -36,10 +36,6 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 use uuid::Uuid;
 
-/// How long a caller waits for a majority, or for a leader. After that the outcome is unknown, or nothing was done.
-/// Long enough for a node's connection to be replaced meanwhile.
-pub(super) const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
-
 /// How long a partition may have no leader before the server is not ready: longer than a change of the leader takes.
 const LEADERLESS_TIME_MAX: Duration = Duration::from_secs(5);
 

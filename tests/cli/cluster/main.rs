@@ -3,6 +3,9 @@
 
 #[path = "../../support/binary.rs"]
 mod binary;
+#[path = "../../support/clock.rs"]
+mod clock;
+mod clocks;
 mod failures;
 #[path = "../../support/http.rs"]
 mod http;

@@ -105,6 +105,23 @@ fn span(span: Duration) -> String {
     }
 }
 
+/// An operator looks for it here, when commands fail.
+#[test]
+fn how_long_an_answer_is_waited_for_is_the_same_wherever_it_is_told() {
+    let (answer, reply) = (span(limits::ANSWER_TIME_MAX), span(RESPONSE_TIMEOUT));
+    let manual = "docs/operating.md";
+    let told = [
+        (manual, format!("A command waits {answer} for its answer")),
+        (manual, format!("`unknown`: no answer within {answer}.")),
+        (manual, format!("{reply} without a reply Redis is asked again, and commands fail after {answer}")),
+        (manual, format!("near {reply} the reply counts as lost, and after {answer} commands fail")),
+        ("deploy/prometheus/alerts.yml", format!("A command that takes longer than {answer} fails")),
+    ];
+    for (path, text) in told {
+        assert!(file(path).contains(&text), "{path} does not say: {text}");
+    }
+}
+
 #[test]
 fn the_limits_are_those_of_the_code() {
     let limits = Limits::default();
@@ -128,7 +145,8 @@ fn the_limits_are_those_of_the_code() {
         ("`min_token` above the server's time", span(limits::MIN_TOKEN_AHEAD_MAX)),
         ("memory of ended requests", span(limits::ENDED_MEMORY)),
         ("queue position of a dropped call", span(limits::DROP_GRACE)),
-        ("answer of Redis, or of the server that leads the lock, to a command", span(RESPONSE_TIMEOUT)),
+        ("answer to a command, from Redis or from the server that leads the lock", span(limits::ANSWER_TIME_MAX)),
+        ("reply of one Redis to what it is sent", span(RESPONSE_TIMEOUT)),
         ("way of a command to the server that leads the lock", span(limits::COMMAND_WINDOW)),
     ];
     let rows = rows(&Page::read("docs/operating.md"), "Limit");

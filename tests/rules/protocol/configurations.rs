@@ -71,6 +71,17 @@ fn invariants_hold_after_a_replica_crash() {
 }
 
 #[test]
+fn invariants_hold_if_a_replica_is_found_dead_and_lives() {
+    holds("two clients, a suspicion", Protocol { budget: faults(|it| it.suspicions = 1), ..plain() });
+}
+
+#[test]
+fn invariants_hold_if_a_replica_is_found_dead_after_a_crash() {
+    let budget = faults(|it| (it.crashes, it.suspicions) = (1, 1));
+    holds("two clients, a crash, a suspicion", Protocol { budget, ..plain() });
+}
+
+#[test]
 fn invariants_hold_if_a_message_is_lost() {
     holds("two clients, a loss", Protocol { budget: faults(|it| it.losses = 1), ..plain() });
 }
@@ -145,6 +156,8 @@ fn deliberate_bugs_of_clients_and_replicas_break_an_invariant() {
     breaks(Bug::OnlyHeadBeats, "no lost waiter", crash);
     let leap = Protocol { clients: 3, releases: false, budget: faults(|it| it.leaps = 1), ..plain() };
     breaks(Bug::IgnoresSilence, "no lost waiter", leap);
+    let suspicion = Protocol { budget: faults(|it| it.suspicions = 1), ..plain() };
+    breaks(Bug::IgnoresSilence, "no lost waiter", suspicion);
     breaks(Bug::ValidFromReply, "exclusion", delayed(1));
     breaks(Bug::RenewedFromReply, "exclusion", Protocol { renewals: 1, ..delayed(1) });
     breaks(Bug::WorksUntilReleased, "exclusion", plain());

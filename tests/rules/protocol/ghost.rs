@@ -54,6 +54,8 @@ pub(crate) struct Ghost {
     offered: Option<(u8, StoreTime)>,
     /// When the store heard of each replica last.
     heartbeats: Vec<(u8, StoreTime)>,
+    /// Replicas that were found dead, and not heard of since.
+    dead: BTreeSet<u8>,
     /// The store has lost its memory. From then on only the tokens are checked.
     pub(crate) store_forgot: bool,
     /// A proxy repeats calls, so attempts do not identify calls.
@@ -105,6 +107,12 @@ impl Ghost {
         self.heartbeats.retain(|(it, _)| *it != replica);
         self.heartbeats.push((replica, now));
         self.heartbeats.sort_unstable();
+        self.dead.remove(&replica);
+    }
+
+    /// A replica is found dead.
+    pub(crate) fn found_dead(&mut self, replica: u8) {
+        self.dead.insert(replica);
     }
 
     /// Updates the queue.
@@ -166,9 +174,11 @@ impl Ghost {
             && let Some(waiter) = self.queue.iter_mut().find(|waiter| waiter.request == was)
             && !waiter.dropped
         {
-            waiter.missed = true;
-            // An offer that is neither claimed nor declined lasts for the whole claim window.
-            self.check(Invariant::InOrder, until <= now);
+            // An offer that is neither claimed nor declined lasts for the whole claim window, unless its server is
+            // silent.
+            waiter.missed = until <= now;
+            let (has_lapsed, replica) = (waiter.missed, waiter.replica);
+            self.check(Invariant::InOrder, has_lapsed || !self.is_live(replica, now));
         }
         if let Some((next, _)) = after
             && before != after
@@ -179,10 +189,16 @@ impl Ghost {
 
     /// Checks that each waiter ahead of `next` has a reason to be skipped.
     fn check_order(&mut self, next: u8, now: StoreTime) {
-        let is_live = |replica: u8| self.heartbeats.iter().any(|(it, at)| *it == replica && now.since(*at) < SILENT);
         let ahead = self.queue.iter().take_while(|waiter| waiter.request != next);
-        let skipped = ahead.filter(|waiter| !waiter.missed && !waiter.dropped && is_live(waiter.replica)).count();
+        let is_skipped = |it: &&Waiter| !it.missed && !it.dropped && self.is_live(it.replica, now);
+        let skipped = ahead.filter(is_skipped).count();
         self.check(Invariant::InOrder, skipped == 0);
+    }
+
+    /// Whether a replica was heard of lately, and not found dead since.
+    fn is_live(&self, replica: u8, now: StoreTime) -> bool {
+        let is_heard = self.heartbeats.iter().any(|(it, at)| *it == replica && now.since(*at) < SILENT);
+        is_heard && !self.dead.contains(&replica)
     }
 
     /// A client receives a timeout of its request.
@@ -211,8 +227,8 @@ impl Ghost {
 
     /// The part that distinguishes states. Tokens are not, because only their order matters.
     pub(crate) fn for_key(&self) -> impl std::fmt::Debug {
-        let Self { broken, granted, ended, dropped, timed_out, queue, offered, heartbeats, .. } = self;
-        let flags = (self.store_forgot, self.repeated);
+        let Self { broken, granted, ended, dropped, timed_out, queue, offered, heartbeats, dead, .. } = self;
+        let flags = (self.store_forgot, self.repeated, dead);
         (broken, granted, ended, dropped, timed_out, queue, offered, heartbeats, flags)
     }
 }

@@ -89,6 +89,9 @@ pub(crate) enum Action {
     Crash {
         replica: u8,
     },
+    Suspect {
+        replica: u8,
+    },
     Tick,
     Leap,
     RestartStore,
@@ -189,6 +192,10 @@ impl Protocol {
                 state.budget.crashes -= 1;
                 let dead = &mut state.replicas[usize::from(replica)];
                 *dead = Replica { alive: false, calls: vec![], beat_due: false, misses: false };
+            }
+            Action::Suspect { replica } => {
+                state.budget.suspicions -= 1;
+                self.suspect(state, replica);
             }
             Action::Tick => {
                 let late = !state.network.is_empty() || state.replicas.iter().any(|replica| replica.beat_due);

@@ -210,6 +210,14 @@ impl Protocol {
         }
     }
 
+    /// The store finds a replica dead, and looks at the lock.
+    pub(super) fn suspect(&self, state: &mut State, replica: u8) {
+        state.store.found_dead(state.now, replica);
+        state.ghost.found_dead(replica);
+        let command = StoreCommand::apply_time(state.store.clock(state.now));
+        self.reach_store(state, &command, None, state.now);
+    }
+
     /// The store hears of a replica.
     fn hear_of(&self, state: &mut State, replica: u8) {
         let was_silent = state.store.hear_of(state.now, replica);

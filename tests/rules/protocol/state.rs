@@ -18,6 +18,8 @@ pub(crate) struct Budget {
     pub(crate) repeats: u8,
     /// Crashes of server replicas.
     pub(crate) crashes: u8,
+    /// Replicas that the store finds dead, whether they are or not.
+    pub(crate) suspicions: u8,
     /// Half-minutes without any event.
     pub(crate) leaps: u8,
     /// Restarts of the store, which forgets everything.

@@ -51,6 +51,10 @@ impl Protocol {
     }
 
     pub(super) fn of_replicas(&self, state: &State, actions: &mut Vec<Action>) {
+        if state.budget.suspicions > 0 {
+            let alive = (0..self.replicas).filter(|replica| state.store.is_alive(state.now, *replica));
+            actions.extend(alive.map(|replica| Action::Suspect { replica }));
+        }
         for (at, replica) in (0..self.replicas).zip(&state.replicas).filter(|(_, replica)| replica.alive) {
             if replica.beat_due {
                 actions.push(Action::Beat { replica: at });

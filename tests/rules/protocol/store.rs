@@ -128,6 +128,12 @@ impl Store {
         self.memory.replicas.is_alive(replica_of(replica), self.clock(now))
     }
 
+    /// A replica is found dead.
+    pub(crate) fn found_dead(&mut self, now: StoreTime, replica: u8) {
+        let now = self.clock(now);
+        self.memory.replicas.found_dead(replica_of(replica), now);
+    }
+
     /// A replica is alive. True if it was there before and has been silent: its waiters were skipped, or deleted.
     pub(crate) fn hear_of(&mut self, now: StoreTime, replica: u8) -> bool {
         let was_silent = !self.is_alive(now, replica) && !self.memory.heard.insert(replica);

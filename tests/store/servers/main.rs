@@ -9,6 +9,7 @@ mod asks;
 mod calls;
 mod changes;
 mod crowd;
+mod deaths;
 mod ends;
 mod moves;
 mod one_node;

@@ -122,32 +122,49 @@ async fn without_a_memory_what_the_node_kept_goes_on_and_tokens_rise() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn without_a_memory_tokens_go_on_above_the_later_clock_of_server_and_node() {
-    for node_shows in [0, TOKEN_END / 2] {
-        let (ways, mark, _, _) = with_held_locks(1).await;
-        ways.twins.shows(0, node_shows);
-        ways.twins.starts_with(0, Node::unmarked());
-        let clock = Arc::new(ManualClock::at(StoreTime::from_micros(1 << 50)));
-        let (shown, runs) = (clock.now().as_micros(), Arc::clone(&clock));
-        let ticks = tokio::spawn(async move {
-            loop {
-                sleep(Duration::from_millis(10)).await;
-                runs.advance(Duration::from_millis(10));
-            }
-        });
-        let server = Server::with_clock(&ways, &mark, clock);
-        for number in 0..LOCKS {
-            assert!(granted_anew(&server, &lock(number)).await.token.get() > node_shows.max(shown));
-        }
-        ticks.abort();
+/// Tokens of a store that nobody remembers, with the clocks of its server and of its node so many seconds ahead.
+async fn tokens_of_a_forgotten_store(ways: &Arc<Ways>, mark: &Mark, [own, node]: [i64; 2]) -> Vec<u64> {
+    ways.twins.sets_clock(0, node);
+    ways.twins.starts_with(0, Node::unmarked());
+    let server = Server::with_clock(ways, mark, Arc::new(RuntimeClock::ahead(own)));
+    let mut tokens = Vec::new();
+    for number in 0..LOCKS {
+        tokens.push(granted_anew(&server, &lock(number)).await.token.get());
     }
+    tokens
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_memory_tokens_rise_if_one_clock_is_right_each_time() {
+    let right_in_one = [[0, 0], [0, 20], [20, 0], [0, -20], [-20, 0]];
+    for before in right_in_one {
+        for after in right_in_one {
+            let (ways, mark, servers) = cluster_of(1, 1).await;
+            drop(servers);
+            let first = tokens_of_a_forgotten_store(&ways, &mark, before).await;
+            let second = tokens_of_a_forgotten_store(&ways, &mark, after).await;
+            for (first, second) in first.into_iter().zip(second) {
+                assert!(second > first, "{before:?}, {after:?}: {second} after {first}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_server_has_in_memory_comes_back_at_once_whatever_clocks_show() {
+    let (ways, _, servers, held) = with_held_locks(2).await;
+    ways.twins.sets_clock(0, 50);
+    ways.twins.starts_with(0, Node::unmarked());
+    let lost = Instant::now();
+    all_are_held(&servers[1], &held).await;
+    let took = lost.elapsed();
+    assert!(took < RECALLED_WITHIN, "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn tokens_go_on_above_all_that_a_living_server_has_drawn() {
     let (ways, mark, mut servers) = cluster_of(1, 1).await;
-    let clock: Arc<dyn Clock> = Arc::new(RuntimeClock::start());
+    let clock: Arc<dyn Clock> = Arc::new(RuntimeClock::ahead(0));
     servers[0] = Server::with_clock(&ways, &mark, Arc::clone(&clock));
     settled(&servers).await;
     let mut held = Vec::new();

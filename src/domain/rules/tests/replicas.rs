@@ -24,6 +24,11 @@ impl Bench {
         self
     }
 
+    /// A replica is found dead.
+    fn find_dead(&mut self, replica: u128) -> bool {
+        self.replicas.found_dead(ReplicaId(Uuid::from_u128(replica)), self.now)
+    }
+
     /// The replicas and requests that the last command woke.
     fn woken_at(&self) -> Vec<(u128, u128)> {
         let woken = self.effects.iter().filter_map(|effect| match effect {
@@ -54,6 +59,51 @@ fn waiters_of_a_silent_replica_are_skipped_and_keep_their_queue_positions() {
     assert_eq!(bench.from(3).acquire(D, 1), AcquireOutcome::Queued);
     bench.beats(2).from(3).release(&grant);
     assert_eq!(bench.woken_at(), [(2, B)], "replica 2 came back, and B was before D");
+}
+
+#[test]
+fn an_offer_to_a_waiter_of_a_replica_that_is_found_dead_passes_to_the_next() {
+    let (mut bench, grant) = Bench::shared(&[(B, 2), (C, 2), (D, 3)]);
+    bench.from(1).release(&grant);
+    assert_eq!(bench.woken_at(), [(2, B)]);
+    assert!(bench.find_dead(2));
+    bench.from(1).apply_time();
+    assert_eq!(bench.woken_at(), [(3, D)]);
+    // It lives: its claim comes late, and nobody has two offers or loses one.
+    assert_eq!(bench.from(2).claim(B, 1), AcquireOutcome::Queued);
+    let grant = bench.from(3).claim(D, 1).granted();
+    bench.from(3).release(&grant);
+    assert_eq!(bench.woken_at(), [(2, B)], "it is where it was");
+    bench.from(2).claim(B, 1).granted();
+}
+
+#[test]
+fn a_replica_that_is_found_dead_and_has_the_only_waiter_is_offered_the_lock_when_it_comes_back() {
+    let (mut bench, grant) = Bench::shared(&[(B, 2)]);
+    bench.from(1).release(&grant);
+    assert!(bench.find_dead(2));
+    bench.from(1).apply_time();
+    assert_eq!((bench.lock.offered_until(), bench.woken_at()), (None, vec![]));
+    bench.from(2).claim(B, 1).granted();
+}
+
+#[test]
+fn a_call_that_is_alive_claims_although_a_repeat_of_it_was_at_a_replica_that_is_dead() {
+    let (mut bench, grant) = Bench::shared(&[(B, 2), (C, 3)]);
+    bench.call_id = 2;
+    assert_eq!(bench.from(4).acquire(B, 1), AcquireOutcome::Queued, "a proxy's repeat");
+    bench.call_id = 1;
+    bench.from(1).release(&grant);
+    assert_eq!(bench.woken_at(), [(4, B)]);
+    assert!(bench.find_dead(4));
+    bench.from(1).apply_time();
+    assert_eq!(bench.woken_at(), [(3, C)]);
+    assert!(bench.lock.skipped(RequestId(Uuid::from_u128(B))).is_some(), "so its other calls are told");
+    assert_eq!(bench.from(2).claim(B, 1), AcquireOutcome::Queued);
+    let grant = bench.from(3).claim(C, 1).granted();
+    bench.from(3).release(&grant);
+    assert_eq!(bench.woken_at(), [(2, B)]);
+    bench.from(2).claim(B, 1).granted();
 }
 
 #[test]

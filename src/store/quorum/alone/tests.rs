@@ -34,6 +34,10 @@ fn with_memory(round: u64) -> Alone {
     it
 }
 
+fn clocks(own: u64, node: u64) -> WallClocks {
+    WallClocks::of(StoreTime::from_micros(own), [node])
+}
+
 fn told(memory: Option<u64>, written: u64, token: u64) -> OfStranger {
     let memory = memory.map(ballot);
     OfStranger { partition: 0, next: NEXT, memory, written: ballot(written), highest: ballot(written), token }
@@ -45,7 +49,7 @@ fn decision(it: &Alone, waited: StoreTime, other: Option<OfStranger>, other_live
     let told = [Some((ME, mine)), other.map(|other| (OTHER, other))].into_iter().flatten().collect();
     let living = [Some(ME), Some(OTHER).filter(|_| other_lives)].into_iter().flatten().collect();
     let turn = Duration::from_millis(200);
-    it.decides(Known::default(), &Situation { now: waited, told: &told, living: &living, turn, wall: 0 })
+    it.decides(Known::default(), &Situation { now: waited, told: &told, living: &living, turn, clocks: clocks(0, 0) })
 }
 
 fn with_stranger(mut it: Alone, kept: u64) -> Alone {
@@ -129,6 +133,22 @@ fn what_the_node_kept_has_to_do_when_nobody_living_has_more() {
 }
 
 #[test]
+fn what_the_node_kept_is_gone_on_with_when_the_earlier_clock_shows_what_the_later_one_showed() {
+    let it = with_stranger(Alone::new(ME), 0);
+    let told = [(ME, it.tells(0, Known::default()).unwrap())].into();
+    let (living, turn) = ([ME].into(), Duration::ZERO);
+    let decides = |waited: u64| {
+        let clocks = clocks(40_000_000 + waited * 1_000_000, waited * 1_000_000);
+        let situation = Situation { now: seconds(1 + waited), told: &told, living: &living, turn, clocks };
+        it.decides(Known::default(), &situation)
+    };
+    assert_eq!((decides(3), decides(39)), (Decision::Wait, Decision::Wait));
+    // 60 s above what the later one showed at the loss.
+    let admission = Admission { next: NEXT, above: ballot(0), skip: 100_000_000 };
+    assert_eq!(decides(40), Decision::GoOn(admission));
+}
+
+#[test]
 fn who_has_begun_a_membership_waits_for_the_node() {
     let mut it = with_stranger(with_memory(2), 0);
     it.remembers(&Leader::begins(ballot(3), NEXT, 0, [0, 0]), seconds(2));
@@ -140,7 +160,7 @@ fn who_has_begun_a_membership_waits_for_the_node() {
     assert_eq!((lost.next, lost.memory), (Stamp(8), Some(ballot(3))));
     let told = [(ME, lost)].into();
     let (living, turn) = ([ME].into(), Duration::ZERO);
-    let situation = Situation { now: seconds(12), told: &told, living: &living, turn, wall: 5 };
+    let situation = Situation { now: seconds(12), told: &told, living: &living, turn, clocks: clocks(5, 5) };
     let admission = Admission { next: Stamp(8), above: ballot(3), skip: 60_000_005 };
     assert_eq!(it.decides(Known::default(), &situation), Decision::Recall(admission));
 }

@@ -243,3 +243,30 @@ fn waiters_are_awaited_of_who_may_live_until_it_has_left_and_was_heard_out() {
     assert_eq!(it.carriers(at(1_399)), [OTHER], "what it said last may be on its way");
     assert_eq!(it.carriers(at(1_400)), []);
 }
+
+#[test]
+fn who_does_not_beat_is_dead_unless_this_server_was_away_itself() {
+    let start = Start(Instant::now());
+    let at = |millis| start.at(millis);
+    let mut it = Election::new(ME, 1, PARTITIONS, at(0));
+    let shows = |it: &mut Election, millis, other, third| {
+        all_show(it, at(millis), &votes(ballot(1, ME), 1), &[(OTHER, told(other)), (THIRD, told(third))]);
+        it.dead(at(millis)).collect::<Vec<_>>()
+    };
+    for beat in 0..4 {
+        assert_eq!(shows(&mut it, beat * 300, 1 + beat, 1 + beat), []);
+    }
+    // The other one beats no more.
+    for beat in 4..7 {
+        assert_eq!(shows(&mut it, beat * 300, 4, 1 + beat), []);
+    }
+    assert_eq!(shows(&mut it, 2_100, 4, 8), [OTHER]);
+    assert_eq!(shows(&mut it, 2_400, 5, 9), [], "it lives after all");
+    // This server saw nothing for a while. What the others did meanwhile it does not know.
+    assert_eq!(it.dead(at(6_000)).count(), 0);
+    assert_eq!(shows(&mut it, 6_000, 5, 9), []);
+    for beat in 1..4 {
+        assert_eq!(shows(&mut it, 6_000 + beat * 300, 5, 9 + beat), []);
+    }
+    assert_eq!(shows(&mut it, 7_200, 5, 20), [OTHER]);
+}

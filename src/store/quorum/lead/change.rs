@@ -191,6 +191,18 @@ impl Lead {
         }
     }
 
+    /// These servers do not live any more: calls that wait through them are passed over. What one of them still says,
+    /// because it lives after all, is heard as ever.
+    pub(in crate::store::quorum) fn found_dead(&mut self, servers: impl IntoIterator<Item = ServerId>, now: StoreTime) {
+        let time = self.time.at(now);
+        for server in servers {
+            if self.replicas.found_dead(replica_of(server), time) && self.carriers.contains(&server) {
+                // A free lock may be offered to one of these calls.
+                self.sweeps_from = Some(0);
+            }
+        }
+    }
+
     /// A command of this server came, so it lives.
     pub(super) fn hear_from(&mut self, server: ServerId, now: StoreTime, exit: &Exit<'_>) {
         let (replica, time) = (replica_of(server), self.time.at(now));

@@ -19,12 +19,12 @@ use super::{
     gather::Gathering,
     leader::{Heard, Leader, Purpose},
     message::{Answer, Request},
-    store::ANSWER_TIME_MAX,
     time::PartitionTime,
 };
 use crate::{
     domain::{
         ids::{Call, RequestId},
+        limits::ANSWER_TIME_MAX,
         name::LockName,
         replicas::Replicas,
         time::StoreTime,

@@ -51,6 +51,10 @@ at_marks! {
         Argument("WaiterState::Waiting"), [Units, Protocol];
     "lease beside a classic client", "two holders: a lease, and a classic client that replaced its key", Drop, [Units];
     "offer beside a classic client", "an offer is claimed although a classic client was faster", Drop, [Units];
+    "offer waits for the dead", "a waiter waits for the claim of one whose server is dead",
+        Condition("false"), [Units];
+    "claim does not move its request", "a live call waits for ever, because another call of it was at a dead server",
+        Condition("false"), [Units];
     "promotion ignores silence", "the lock is offered to waiters of a dead replica", Closure("true"), [Units, Protocol];
     "time brings no hand-off", "expiry wakes no waiter (Redisson #3730)", Drop, [Units, Model];
     "gone replicas keep their waiters", "the queue fills with dead waiters", Drop, [Units];
@@ -87,5 +91,10 @@ at_marks! {
     "min_token relative", "each request with a min_token raises the bound for the next one",
         Value("(now.as_micros() * 2).min(TOKEN_END - 1)"), [Units];
     "memory is short", "a duplicate within the time of memory is unknown", Argument("$ / 4"), [Units, Model];
+    "dead for ever", "waiters of a server that was wrongly found dead are never served", Drop, [Units, Protocol];
+    "clocks are not waited for", "a clock that was ahead makes tokens fall after the next loss",
+        Value("Duration::ZERO"), [Units];
+    "tokens above the latest clock", "a clock that was ahead makes tokens fall after the next loss",
+        Value("0"), [Units];
     "silent for ever", "a gone replica is never recognized as gone", Closure("false"), [Units];
 }

@@ -6,11 +6,13 @@ use super::{
     state::{Server, Stage, State, Told},
     world::{EARLIER, LATER, TOKENS_FROM, World, server_id},
 };
+use fencepost::domain::time::StoreTime;
 use fencepost::store::quorum::{
     acceptor::{Incarnation, Seen},
     alone::{Admission, BUSY_WAIT, Decision, Known, Renumbering, Sight, Situation},
     ballot::{Position, Stamp},
     candidate::{Candidate, Question, Step},
+    clocks::WallClocks,
     leader::{Heard, Leader, Purpose},
     message::Answer,
 };
@@ -223,8 +225,9 @@ impl World {
             mistake.listens(state, server, next, &mut told, &mut living);
         }
         let wall = if self.has_clock { state.drawn - TOKENS_FROM } else { 0 };
+        let clocks = WallClocks::of(StoreTime::from_micros(wall), [wall]);
         let now = LATER.after(BUSY_WAIT);
-        let situation = Situation { now, told: &told, living: &living, turn: Duration::ZERO, wall };
+        let situation = Situation { now, told: &told, living: &living, turn: Duration::ZERO, clocks };
         match it.alone.decides(it.known(), &situation) {
             Decision::Wait => None,
             Decision::Recall(admission) => self.recall(state, server, admission),
