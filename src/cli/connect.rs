@@ -2,10 +2,11 @@
 
 use super::{
     args::ServerArgs,
-    exit::{Failure, NOT_ACQUIRED, UNAVAILABLE, USAGE},
+    exit::{COMMAND_LINE, Failure, NOT_ACQUIRED, UNAVAILABLE, USAGE},
     text,
 };
-use fencepost_client::{CallError, Client, ConfigError, FieldViolation, TlsFailure, v1::GetRequest};
+use crate::config::misspelt;
+use fencepost_client::{CallError, Client, ConfigError, FieldViolation, TlsFailure, facts, v1::GetRequest};
 use std::{error::Error, time::Duration};
 use tonic::Code;
 
@@ -14,8 +15,23 @@ pub(super) const RETRY_FOR: Duration = Duration::from_secs(2);
 
 /// A client of the servers that the arguments name.
 pub(super) fn client(args: &ServerArgs, retry_for: Duration) -> Result<Client, Failure> {
+    require_no_misspelt_server(args)?;
     let builder = args.addresses().into_iter().fold(Client::builder(), |builder, address| builder.server(address));
     builder.tls(args.tls()?).retry_for(retry_for).build().map_err(|error| unusable(&error))
+}
+
+/// Refuses to call the default server where a variable was probably meant to name another one: a lock of the wrong
+/// server excludes nobody.
+fn require_no_misspelt_server(args: &ServerArgs) -> Result<(), Failure> {
+    if args.is_given() {
+        return Ok(());
+    }
+    let Some(name) = misspelt(&std::env::vars_os().collect(), facts::ENVIRONMENT_SERVER) else { return Ok(()) };
+    let meant = facts::ENVIRONMENT_SERVER;
+    Err(Failure::new(
+        COMMAND_LINE,
+        format!("{name} is set, and is no variable of fencepost: did you mean {meant}? Rename it, or give --server"),
+    ))
 }
 
 /// The failure for servers or files that cannot be used.

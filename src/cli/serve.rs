@@ -65,7 +65,7 @@ impl FromArgMatches for ServeArgs {
 
 /// Serves until a signal, or an operator's Drain, ends the server.
 pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
-    let config = Config::load(args.flags, |name| std::env::var_os(name), |url| NodeUrl::parse(url).map(drop))
+    let config = Config::load(args.flags, &std::env::vars_os().collect(), |url| NodeUrl::parse(url).map(drop))
         .map_err(|e| Failure::new(CONFIG, e.to_string()))?;
     if args.print_config {
         std::io::stdout().lock().write_all(config.to_toml().as_bytes())?;

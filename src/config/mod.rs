@@ -14,14 +14,16 @@ mod store_tls;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod variables;
 
 pub use listen::{AdminListen, Listen, ListenAddress, ListenHost};
 pub use raw::{Problem, RawConfig, Source};
 pub use store_tls::StoreTls;
 pub use tls::TlsFiles;
+pub use variables::{Environment, misspelt};
 
 use crate::domain::limits::Limits;
-use std::{ffi::OsString, fmt, net::Ipv4Addr, path::PathBuf, time::Duration};
+use std::{fmt, net::Ipv4Addr, path::PathBuf, time::Duration};
 
 /// The most open connections, unless the operator says otherwise, or the limit of open files is lower.
 pub const CONNECTIONS_MAX_DEFAULT: usize = 20_000;
@@ -208,11 +210,12 @@ impl Config {
     /// Reads the file (if `--config` or `FENCEPOST_CONFIG` names one), and checks the configuration. Variables override
     /// the file, and flags override both.
     ///
-    /// `flags` has pairs of an option's key and its text; `environment` returns the value of a variable; `redis_url`
-    /// checks the URL of a Redis, and its errors must not contain a password.
+    /// `flags` has pairs of an option's key and its text; a variable of `environment` that is meant for Fencepost and
+    /// that nothing reads is a problem; `redis_url` checks the URL of a Redis, and its errors must not contain a
+    /// password.
     pub fn load(
         flags: impl IntoIterator<Item = (&'static str, String)>,
-        environment: impl Fn(&str) -> Option<OsString>,
+        environment: &Environment,
         redis_url: impl Fn(&str) -> Result<(), String>,
     ) -> Result<Self, ConfigError> {
         check::check(&RawConfig::read(flags, environment), redis_url)
