@@ -123,6 +123,12 @@ impl<C: Connect> ClusterStore<C> {
         self.up.subscribe()
     }
 
+    /// The public id of the store, if this server knows it: servers with the same id share their locks. It stays the
+    /// same when Redis loses its memory and a server gives it back.
+    pub fn id(&self) -> Option<u128> {
+        self.store().ok().map(|store| store.mark.cluster.0)
+    }
+
     /// Resolves when nothing that was posted is left to do.
     pub async fn chores_done(&self) {
         if let Ok(store) = self.store() {

@@ -78,6 +78,14 @@ fn the_text_log_has_the_address() {
 }
 
 #[test]
+fn memory_that_other_machines_can_reach_is_warned_of() {
+    let warns = |server: &Server| server.log().lines().any(|line| line.contains("WARN") && line.contains("is memory"));
+    assert!(!warns(&Server::start()));
+    let reachable = Server::start_at("0.0.0.0:0", &["--plaintext"], &[]);
+    assert!(warns(&reachable), "{}", reachable.log());
+}
+
+#[test]
 fn the_log_has_no_secrets() {
     let server = Server::start_with(&["--log-level", "trace"]);
     let request_id = "0ea85d06-5d6b-4f61-8a5f-1f5e5c1c0b11";
