@@ -163,8 +163,7 @@ impl FailedCall {
                 UNAVAILABLE,
                 format!(
                     "{servers} does not implement this call: it is not a Fencepost server, or older than this program, \
-                     or offers the call on its other port (the admin port has drain and force-release, and is the only \
-                     one that has them if --admin-service is admin)"
+                     or offers the call on its other port"
                 ),
             ),
             (code, _) => Failure::new(UNAVAILABLE, format!("{servers} refused the call: {message} ({code:?})")),

@@ -70,7 +70,7 @@ pub struct Config {
 pub enum AdminPlace {
     /// On the admin port and on the port of the other services.
     Everywhere,
-    /// On the admin port only.
+    /// On the admin port only: nowhere, if there is none.
     Admin,
 }
 
@@ -252,7 +252,7 @@ impl Default for Config {
                 host: ListenHost::Ip(Ipv4Addr::LOCALHOST.into()),
                 port: 7429,
             }),
-            admin_service: AdminPlace::Everywhere,
+            admin_service: AdminPlace::Admin,
             otlp_endpoint: String::new(),
             log: LogConfig { format: LogFormat::Text, filter: "info".to_owned() },
         }

@@ -299,13 +299,6 @@ fn the_ttl_range_must_not_be_empty() {
 }
 
 #[test]
-fn admin_service_needs_a_port() {
-    let text = refused(&[("admin_service", "admin"), ("admin_listen", "none")]);
-    assert!(text.contains("--admin-service = \"admin\": needs an admin port"), "{text}");
-    assert_eq!(load(&[("admin_listen", "none")], &[], None).unwrap().admin_listen, AdminListen::None);
-}
-
-#[test]
 fn the_printed_file_reads_back_the_same() {
     let flags = [
         ("listen", "[::1]:1234"),
@@ -328,7 +321,7 @@ fn the_printed_file_reads_back_the_same() {
         ("leases_per_stream", "13"),
         ("drain_timeout", "0s"),
         ("admin_listen", "localhost:1235"),
-        ("admin_service", "admin"),
+        ("admin_service", "everywhere"),
         ("otlp_endpoint", "http://localhost:4317"),
         ("log_format", "json"),
         ("log_level", "info,fencepost[wait{lock=\"a\"}]=debug"),

@@ -58,7 +58,8 @@ func Launch(arguments ...string) (*Server, error) {
 	defer func() { _ = os.RemoveAll(folder) }() // a folder that is left over does no harm
 	portFile := filepath.Join(folder, "port")
 	arguments = append([]string{
-		"serve", "--listen", "127.0.0.1:0", "--admin-listen", "none", "--port-file", portFile,
+		"serve", "--listen", "127.0.0.1:0", "--port-file", portFile,
+		"--admin-listen", "none", "--admin-service", "everywhere",
 	}, arguments...)
 	server := &Server{process: exec.Command(binary, arguments...), ended: make(chan struct{})}
 	server.process.Stderr = &server.log

@@ -1,18 +1,27 @@
 //! `force-release` and `drain`: the commands of an operator.
 
 use crate::cli::{
-    args::CallArgs,
+    args::{CallArgs, ServerArgs},
     connect::{CallKind, RETRY_FOR, client, failed},
-    exit::{COMMAND_LINE, Failure, NO},
+    exit::{COMMAND_LINE, Failure, NO, UNAVAILABLE},
     text,
 };
+use crate::config::Config;
 use clap::Args;
-use fencepost_client::v1::{
-    DrainRequest, DrainResponse, ForceReleaseRequest, ForceReleaseResponse, force_release_response::Outcome,
+use fencepost_client::{
+    CallError,
+    v1::{DrainRequest, DrainResponse, ForceReleaseRequest, ForceReleaseResponse, force_release_response::Outcome},
 };
+use tonic::Code;
+
+/// Where the server offers these calls.
+const ON_THE_ADMIN_PORT: &str = "\
+The server offers this on its admin port: --server 127.0.0.1:7429 on its machine, by default. With serve --admin-service
+everywhere the port of locks offers it too.";
 
 /// The lease to revoke.
 #[derive(Args, Clone, Debug)]
+#[command(after_long_help = ON_THE_ADMIN_PORT)]
 pub(crate) struct ForceReleaseArgs {
     /// Name of the lock
     name: String,
@@ -28,6 +37,7 @@ pub(crate) struct ForceReleaseArgs {
 
 /// The server to drain: the first one that --server names.
 #[derive(Args, Clone, Debug)]
+#[command(after_long_help = ON_THE_ADMIN_PORT)]
 pub(crate) struct DrainArgs {
     /// Drain the server at the default address if neither --server nor FENCEPOST_SERVER names one
     #[arg(long)]
@@ -39,15 +49,31 @@ pub(crate) struct DrainArgs {
 pub(in crate::cli) async fn force_release(args: ForceReleaseArgs) -> Result<(), Failure> {
     let request = ForceReleaseRequest { lock_name: args.name.clone(), expected_token: args.token, reason: args.reason };
     let result = client(&args.call.servers, RETRY_FOR)?.calls().force_release(request).await;
-    let reply = result.map_err(|error| failed(&error, CallKind::Write, &args.call.servers))?;
+    let reply = result.map_err(|error| refused(&error, &args.call.servers))?;
     super::finish(args.call.json, "ForceReleaseResponse", &reply, revoked(&args.name, args.token, &reply))
 }
 
 pub(in crate::cli) async fn drain(args: DrainArgs) -> Result<(), Failure> {
     require_server(&args)?;
     let result = client(&args.call.servers, RETRY_FOR)?.calls().drain(DrainRequest {}).await;
-    let reply = result.map_err(|error| failed(&error, CallKind::Write, &args.call.servers))?;
+    let reply = result.map_err(|error| refused(&error, &args.call.servers))?;
     super::finish(args.call.json, "DrainResponse", &reply, Ok(draining(&reply)))
+}
+
+/// The failure of such a call. The port of locks does not offer them by default.
+fn refused(error: &CallError, servers: &ServerArgs) -> Failure {
+    if error.code() != Code::Unimplemented || error.explanation().is_some() {
+        return failed(error, CallKind::Write, servers);
+    }
+    let asked = servers.addresses().join(", ");
+    Failure::new(
+        UNAVAILABLE,
+        format!(
+            "{asked} does not offer this call, and nothing was done: drain and force-release are on the admin port of \
+             the server (--server {}, on its machine and by default), unless it runs with --admin-service everywhere",
+            Config::default().admin_listen
+        ),
+    )
 }
 
 /// Refuses to drain the default server without `--yes`, because a drain ends the server.
@@ -87,7 +113,6 @@ fn draining(reply: &DrainResponse) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::args::ServerArgs;
 
     #[test]
     fn a_force_release_names_the_holder_or_why_nothing_changed() {

@@ -61,7 +61,8 @@ public final class FencepostServer implements AutoCloseable {
     if (!List.of(options).contains("--listen")) {
       command.addAll(List.of("--listen", "127.0.0.1:0"));
     }
-    command.addAll(List.of("--admin-listen", "none", "--port-file", portFile.toString()));
+    command.addAll(List.of("--admin-listen", "none", "--admin-service", "everywhere"));
+    command.addAll(List.of("--port-file", portFile.toString()));
     command.addAll(List.of(options));
     Process process;
     try {
