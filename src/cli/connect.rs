@@ -235,6 +235,13 @@ mod tests {
     }
 
     #[test]
+    fn a_server_starts_where_a_client_is_configured() {
+        let names = [facts::ENVIRONMENT_SERVER, facts::ENVIRONMENT_CA, facts::ENVIRONMENT_CERT, facts::ENVIRONMENT_KEY];
+        let environment = names.map(|name| (name.into(), "x".into())).into();
+        assert!(crate::config::Config::load([], &environment, |_| Ok(())).is_ok());
+    }
+
+    #[test]
     fn the_message_for_an_unreachable_server_gives_advice() {
         let call = FailedCall { unreachable: true, ..failed_call(Code::Unavailable) };
         let (code, message) = explained(&call, CallKind::Write);

@@ -13,6 +13,7 @@ mod client_testing;
 mod export;
 mod hold;
 mod marks;
+mod one_redis;
 mod port_file;
 mod quorum;
 #[path = "../../support/redis.rs"]
