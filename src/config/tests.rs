@@ -48,7 +48,7 @@ fn the_flag_config_overrides_the_variable() {
     let (one, two) = (folder.path().join("one.toml"), folder.path().join("two.toml"));
     fs::write(&one, "waiters_per_lock = 1").unwrap();
     fs::write(&two, "waiters_per_lock = 2").unwrap();
-    let environment = Environment::from([(options::FILE_VARIABLE.into(), one.clone().into_os_string())]);
+    let environment = Environment::from([(options::FILE_VARIABLE.into(), one.into_os_string())]);
     assert_eq!(Config::load([], &environment, url).unwrap().limits.waiters_per_lock, 1);
     let flag = (options::FILE_KEY, two.display().to_string());
     assert_eq!(Config::load([flag], &environment, url).unwrap().limits.waiters_per_lock, 2);
