@@ -2,6 +2,7 @@
 
 use super::{
     args::{LockArgs, ServerArgs},
+    ask::require_one_store,
     connect::{self, CallKind, failed, reachable},
     exit::{Failure, NOT_ACQUIRED, UNAVAILABLE, USAGE},
     text, waiting,
@@ -40,6 +41,7 @@ pub(super) async fn acquire(
     lock: &LockArgs,
     servers: &ServerArgs,
 ) -> Result<Lock, NotAcquired> {
+    require_one_store(servers).await?;
     let acquire = request(client, lock_name, lock)?;
     if lock.wait.is_zero() {
         return acquire.await.map_err(|error| not_acquired(&error, lock_name, lock, servers));

@@ -89,7 +89,7 @@ impl ServerArgs {
 }
 
 /// The value of the variable, unless it is empty.
-fn in_environment() -> Option<String> {
+pub(super) fn in_environment() -> Option<String> {
     let value = env::var_os(facts::ENVIRONMENT_SERVER).filter(|value| !value.is_empty());
     value.as_deref().map(OsStr::to_string_lossy).map(Into::into)
 }

@@ -1,11 +1,12 @@
 //! The client that the commands share, and the messages for failed calls.
 
 use super::{
-    args::ServerArgs,
-    exit::{Failure, NOT_ACQUIRED, UNAVAILABLE, USAGE},
+    args::{ServerArgs, in_environment},
+    exit::{COMMAND_LINE, Failure, NOT_ACQUIRED, UNAVAILABLE, USAGE},
     text,
 };
-use fencepost_client::{CallError, Client, Code, ConfigError, FieldViolation, TlsFailure, raw::v1::GetRequest};
+use crate::config::misspelt;
+use fencepost_client::{CallError, Client, Code, ConfigError, FieldViolation, TlsFailure, facts, raw::v1::GetRequest};
 use std::time::Duration;
 
 /// How long a failed call is retried. Short, because a person is waiting.
@@ -13,8 +14,23 @@ pub(super) const RETRY_FOR: Duration = Duration::from_secs(2);
 
 /// A client of the servers that the arguments name.
 pub(super) fn client(args: &ServerArgs, retry_for: Duration) -> Result<Client, Failure> {
+    require_no_misspelt_server(args)?;
     let builder = args.addresses().into_iter().fold(Client::builder(), |builder, address| builder.server(address));
     builder.tls(args.tls()?).retry_for(retry_for).build().map_err(|error| unusable(&error))
+}
+
+/// Refuses to call the default server where a variable was probably meant to name another one: a lock of the wrong
+/// server excludes nobody.
+fn require_no_misspelt_server(args: &ServerArgs) -> Result<(), Failure> {
+    if args.is_on_command_line() || in_environment().is_some() {
+        return Ok(());
+    }
+    let Some(name) = misspelt(&std::env::vars_os().collect(), facts::ENVIRONMENT_SERVER) else { return Ok(()) };
+    let meant = facts::ENVIRONMENT_SERVER;
+    Err(Failure::new(
+        COMMAND_LINE,
+        format!("{name} is set, and is no variable of fencepost: did you mean {meant}? Rename it, or give --server"),
+    ))
 }
 
 /// The failure for servers or files that cannot be used.
@@ -137,8 +153,7 @@ impl FailedCall {
                 UNAVAILABLE,
                 format!(
                     "{servers} does not implement this call: it is not a Fencepost server, or older than this program, \
-                     or offers the call on its other port (the admin port has drain and force-release, and is the only \
-                     one that has them if --admin-service is admin)"
+                     or offers the call on its other port"
                 ),
             ),
             (code, _) => Failure::new(UNAVAILABLE, format!("{servers} refused the call: {message} ({code})")),
@@ -208,6 +223,13 @@ mod tests {
     fn explained(call: &FailedCall, kind: CallKind) -> (u8, String) {
         let failure = call.explain(kind, "a:7420");
         (failure.code, failure.message)
+    }
+
+    #[test]
+    fn a_server_starts_where_a_client_is_configured() {
+        let names = [facts::ENVIRONMENT_SERVER, facts::ENVIRONMENT_CA, facts::ENVIRONMENT_CERT, facts::ENVIRONMENT_KEY];
+        let environment = names.map(|name| (name.into(), "x".into())).into();
+        assert!(crate::config::Config::load([], &environment, |_| Ok(())).is_ok());
     }
 
     #[test]

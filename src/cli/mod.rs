@@ -5,6 +5,7 @@
 
 mod acquiring;
 mod args;
+mod ask;
 mod bench;
 mod calls;
 mod complete;

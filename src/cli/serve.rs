@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     config::{
-        Config,
+        Config, StoreUrl,
         options::{OPTIONS, SWITCH},
     },
     node::NodeUrl,
@@ -65,7 +65,7 @@ impl FromArgMatches for ServeArgs {
 
 /// Serves until a signal, or an operator's Drain, ends the server.
 pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
-    let config = Config::load(args.flags, |name| std::env::var_os(name), |url| NodeUrl::parse(url).map(drop))
+    let config = Config::load(args.flags, &std::env::vars_os().collect(), |url| NodeUrl::parse(url).map(drop))
         .map_err(|e| Failure::new(CONFIG, e.to_string()))?;
     if args.print_config {
         std::io::stdout().lock().write_all(config.to_toml().as_bytes())?;
@@ -91,6 +91,12 @@ pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
     }
     let addresses = listeners.addresses()?;
     let port_file = config.port_file.as_deref().map(|path| PortFile::write(path, &addresses)).transpose()?;
+    if config.store == StoreUrl::Memory && listeners.is_reachable()? {
+        tracing::warn!(
+            advice = "start all servers of one lock service with the same --store redis://…, or ignore this for one",
+            "the store is memory: other servers do not share its locks, and a restart loses them"
+        );
+    }
     for addr in addresses {
         tracing::info!(%addr, version = env!("CARGO_PKG_VERSION"), store = %config.store, "listening");
     }

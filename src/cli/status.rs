@@ -2,20 +2,17 @@
 
 use super::{
     args::CallArgs,
+    ask::{Server, State, ask_all, divided},
     calls::{print, show::locks},
     connect::{CallKind, RETRY_FOR, client, failed},
-    exit::{Failure, NO, OUTPUT, USAGE},
+    exit::{Failure, NO, OUTPUT},
     look::{ERROR, GOOD, Look},
     text,
 };
-use crate::server::STORE_METADATA;
 use clap::Args;
-use fencepost_client::{CallError, Moment, ServerAddress, Tls, raw};
-use futures_util::future::join_all;
+use fencepost_client::Moment;
 use serde::Serialize;
 use std::time::Duration;
-use tokio::time::timeout;
-use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 
 /// How long a server may take to say whether it is ready, with the connection.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -23,32 +20,13 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// The servers to ask.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\
-Each server is asked whether it is ready (gRPC health) and where it keeps its locks (memory or redis). Leases and \
-waiters are counted by listing the locks, over the first server that answers: they are those of all servers that \
-share the store. Exit codes: 0 all servers are ready and the store answers; 1 not all; 69 no server answers.")]
+Each server is asked whether it is ready (gRPC health) and where it keeps its locks (memory, redis or quorum, and the \
+id of the store: servers share their locks if it is the same). Leases and waiters are counted by listing the locks, \
+over the first server that answers: they are those of all servers that share the store. Exit codes: 0 all servers are \
+ready, share a store, and it answers; 1 not all; 69 no server answers.")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     call: CallArgs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum State {
-    Ready,
-    NotReady,
-    Unreachable,
-}
-
-#[derive(Debug, Serialize)]
-struct Server {
-    address: String,
-    state: State,
-    /// The kind of store, if the server says it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    store: Option<String>,
-    /// Why it is unreachable.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
 }
 
 /// The answer of the store to the listing.
@@ -63,6 +41,9 @@ struct Store {
 #[derive(Debug, Serialize)]
 struct Status {
     servers: Vec<Server>,
+    /// That they do not share a store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    divided: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<Store>,
     /// Why the locks cannot be listed.
@@ -73,9 +54,8 @@ struct Status {
 /// Prints the status. Fails if a server is not ready.
 pub(super) async fn status(args: StatusArgs) -> Result<(), Failure> {
     let servers = &args.call.servers;
-    let (client, tls) = (client(servers, RETRY_FOR)?, servers.tls()?);
-    let answers = join_all(servers.addresses().into_iter().map(|address| ask(address, &tls))).await;
-    let known = answers.into_iter().collect::<Result<Vec<_>, Failure>>()?;
+    let client = client(servers, RETRY_FOR)?;
+    let known = ask_all(servers, ANSWER_TIMEOUT).await?;
     let started = Moment::now();
     let (store, failure) = match locks(&client, "").await {
         Ok(locks) => {
@@ -90,35 +70,14 @@ pub(super) async fn status(args: StatusArgs) -> Result<(), Failure> {
     {
         return Err(failure);
     }
-    let status = Status { servers: known, store, error: failure.map(|failure| failure.message) };
+    let divided = divided(&known);
+    let status = Status { servers: known, divided, store, error: failure.map(|failure| failure.message) };
     let printed = if args.call.json { json(&status)? } else { describe(&status, Look::of_stdout()) };
     print(&printed)?;
-    let fine = status.store.is_some() && status.servers.iter().all(|server| server.state == State::Ready);
+    let fine = status.store.is_some()
+        && status.divided.is_none()
+        && status.servers.iter().all(|server| server.state == State::Ready);
     if fine { Ok(()) } else { Err(Failure::silent(NO)) }
-}
-
-/// Asks a server whether it is ready.
-async fn ask(address: String, tls: &Tls) -> Result<Server, Failure> {
-    let parsed: ServerAddress = address.parse().map_err(|error| Failure::new(USAGE, format!("{error}")))?;
-    let check = async {
-        let mut health = HealthClient::new(raw::connect(&parsed, tls).await.map_err(|error| explained(&error))?);
-        let answer = health.check(HealthCheckRequest::default()).await;
-        let answer = answer.map_err(|status| status.message().to_owned())?;
-        // Only visible characters.
-        let store = answer.metadata().get(STORE_METADATA).and_then(|store| store.to_str().ok()).map(str::to_owned);
-        Ok((answer.into_inner().status(), store))
-    };
-    let checked = timeout(ANSWER_TIMEOUT, check).await.unwrap_or_else(|_| Err("no answer in time".to_owned()));
-    let (state, store, error) = match checked {
-        Ok((ServingStatus::Serving, store)) => (State::Ready, store, None),
-        Ok((_, store)) => (State::NotReady, store, None),
-        Err(why) => (State::Unreachable, None, Some(why)),
-    };
-    Ok(Server { address, state, store, error })
-}
-
-fn explained(error: &CallError) -> String {
-    error.explanation().map_or_else(|| error.cause(), str::to_owned)
 }
 
 fn json(status: &Status) -> Result<String, Failure> {
@@ -132,14 +91,18 @@ fn describe(status: &Status, look: Look) -> String {
         lines.replacen(words, &look.paint(if good { GOOD } else { ERROR }, words), 1)
     };
     let mut lines = Vec::new();
-    for Server { address, state: is, store, error } in &status.servers {
-        let kind = store.as_ref().map(|store| format!(", store {store}")).unwrap_or_default();
+    for Server { address, state: is, store, store_id, error } in &status.servers {
+        let id = store_id.as_ref().map(|id| format!(" {id}")).unwrap_or_default();
+        let kind = store.as_ref().map(|store| format!(", store {store}{id}")).unwrap_or_default();
         let (words, rest) = match is {
             State::Ready => ("ready", kind),
             State::NotReady => ("not ready", format!("{kind}: it drains, or cannot use its store; its log says why")),
             State::Unreachable => ("unreachable", format!(": {}", text::visible(error.as_deref().unwrap_or_default()))),
         };
         lines.push(state(*is == State::Ready, words, line("server", &format!("{address} is {words}{rest}"))));
+    }
+    if let Some(why) = &status.divided {
+        lines.push(state(false, "do not share a store", line("stores", why)));
     }
     match (&status.store, &status.error) {
         (Some(store), _) => {
@@ -162,7 +125,8 @@ mod tests {
 
     fn server(state: State, error: Option<&str>) -> Server {
         let store = (state != State::Unreachable).then(|| "redis".to_owned());
-        Server { address: "a:7420".to_owned(), state, store, error: error.map(str::to_owned) }
+        let store_id = store.as_ref().map(|_| "7f".to_owned());
+        Server { address: "a:7420".to_owned(), state, store, store_id, error: error.map(str::to_owned) }
     }
 
     #[test]
@@ -173,23 +137,23 @@ mod tests {
             server(State::NotReady, None),
             server(State::Unreachable, Some("refused")),
         ];
-        let text = describe(&Status { servers, store, error: None }, Look::PLAIN);
+        let text = describe(&Status { servers, divided: None, store, error: None }, Look::PLAIN);
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[0], "server   a:7420 is ready, store redis");
-        assert!(lines[1].starts_with("server   a:7420 is not ready, store redis: it drains"), "{text}");
+        assert_eq!(lines[0], "server   a:7420 is ready, store redis 7f");
+        assert!(lines[1].starts_with("server   a:7420 is not ready, store redis 7f: it drains"), "{text}");
         assert_eq!(lines[2], "server   a:7420 is unreachable: refused");
         assert_eq!(lines[3..], ["store    answered in 2 ms", "leases   3", "waiters  1"]);
     }
 
     #[test]
     fn a_store_that_does_not_answer_is_marked() {
-        let status =
-            Status { servers: vec![server(State::NotReady, None)], store: None, error: Some("try again".to_owned()) };
+        let servers = vec![server(State::NotReady, None)];
+        let status = Status { servers, divided: None, store: None, error: Some("try again".to_owned()) };
         let text = describe(&status, Look::terminal(80));
         assert!(text.ends_with("store    \u{1b}[1m\u{1b}[31mno answer\u{1b}[0m: try again"), "{text:?}");
         assert_eq!(
             json(&status).unwrap(),
-            r#"{"servers":[{"address":"a:7420","state":"not_ready","store":"redis"}],"error":"try again"}"#
+            r#"{"servers":[{"address":"a:7420","state":"not_ready","store":"redis","store_id":"7f"}],"error":"try again"}"#
         );
     }
 }

@@ -1,7 +1,7 @@
 //! Parses text into a [`Config`]. Overridden values are checked as well, and all problems are collected.
 
 use super::{
-    AdminListen, AdminPlace, Config, ConfigError, Listen, ListenAddress, ListenHost, LogFormat, NO_SENTINEL_IN_A_LIST,
+    AdminPlace, Config, ConfigError, Listen, ListenAddress, ListenHost, LogFormat, NO_SENTINEL_IN_A_LIST,
     PARAMETERS_SHOWN, PASSWORD_SHOWN, SCHEMES, StoreTls, StoreUrl, TlsFiles,
     duration::as_written,
     names_sentinels,
@@ -85,14 +85,6 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
     if reader.problems.is_empty() && !config.classic_prefix.is_empty() && config.store.urls().len() != 1 {
         let (at, value) = (reader.effective_location("classic_prefix"), config.classic_prefix.clone());
         let rule = "needs the one Redis that the classic clients use: --store redis://…".to_owned();
-        reader.problems.push(Problem { at, value, rule });
-    }
-    if reader.problems.is_empty()
-        && config.admin_service == AdminPlace::Admin
-        && config.admin_listen == AdminListen::None
-    {
-        let (at, value) = (reader.effective_location("admin_service"), config.admin_service.to_string());
-        let rule = "needs an admin port, and admin_listen is none: set one of them".to_owned();
         reader.problems.push(Problem { at, value, rule });
     }
     if reader.problems.is_empty() { Ok(config) } else { Err(ConfigError { problems: reader.problems }) }
@@ -217,7 +209,7 @@ fn admin_place(text: &str) -> Result<AdminPlace, String> {
     match text {
         "everywhere" => Ok(AdminPlace::Everywhere),
         "admin" => Ok(AdminPlace::Admin),
-        _ => Err("must be everywhere or admin".to_owned()),
+        _ => Err("must be admin or everywhere".to_owned()),
     }
 }
 

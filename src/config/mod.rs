@@ -14,14 +14,16 @@ mod store_tls;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod variables;
 
 pub use listen::{AdminListen, Listen, ListenAddress, ListenHost};
 pub use raw::{Problem, RawConfig, Source};
 pub use store_tls::StoreTls;
 pub use tls::TlsFiles;
+pub use variables::{Environment, misspelt};
 
 use crate::domain::limits::Limits;
-use std::{ffi::OsString, fmt, net::Ipv4Addr, path::PathBuf, time::Duration};
+use std::{fmt, net::Ipv4Addr, path::PathBuf, time::Duration};
 
 /// The most open connections, unless the operator says otherwise, or the limit of open files is lower.
 pub const CONNECTIONS_MAX_DEFAULT: usize = 20_000;
@@ -68,7 +70,7 @@ pub struct Config {
 pub enum AdminPlace {
     /// On the admin port and on the port of the other services.
     Everywhere,
-    /// On the admin port only.
+    /// On the admin port only: nowhere, if there is none.
     Admin,
 }
 
@@ -208,11 +210,12 @@ impl Config {
     /// Reads the file (if `--config` or `FENCEPOST_CONFIG` names one), and checks the configuration. Variables override
     /// the file, and flags override both.
     ///
-    /// `flags` has pairs of an option's key and its text; `environment` returns the value of a variable; `redis_url`
-    /// checks the URL of a Redis, and its errors must not contain a password.
+    /// `flags` has pairs of an option's key and its text; a variable of `environment` that is meant for Fencepost and
+    /// that nothing reads is a problem; `redis_url` checks the URL of a Redis, and its errors must not contain a
+    /// password.
     pub fn load(
         flags: impl IntoIterator<Item = (&'static str, String)>,
-        environment: impl Fn(&str) -> Option<OsString>,
+        environment: &Environment,
         redis_url: impl Fn(&str) -> Result<(), String>,
     ) -> Result<Self, ConfigError> {
         check::check(&RawConfig::read(flags, environment), redis_url)
@@ -249,7 +252,7 @@ impl Default for Config {
                 host: ListenHost::Ip(Ipv4Addr::LOCALHOST.into()),
                 port: 7429,
             }),
-            admin_service: AdminPlace::Everywhere,
+            admin_service: AdminPlace::Admin,
             otlp_endpoint: String::new(),
             log: LogConfig { format: LogFormat::Text, filter: "info".to_owned() },
         }

@@ -82,9 +82,13 @@ pub const OPTIONS: [ServerOption; 27] = [
     option(
         "admin_listen",
         "ADDRESS",
-        "Admin port: host:port for /metrics, /livez, /readyz and AdminService, without TLS; none: there is none",
+        "Admin port: host:port for /metrics, /livez, /readyz, drain and force-release, without TLS; none: there is none",
     ),
-    option("admin_service", "WHERE", "Ports that offer AdminService: everywhere, or only the admin port: admin"),
+    option(
+        "admin_service",
+        "WHERE",
+        "Ports that offer AdminService, which can drain servers and revoke leases: admin (the admin port), or everywhere",
+    ),
     option("otlp_endpoint", "URL", "Collector for traces by OTLP over gRPC: http://host:4317; empty: no traces"),
     option("log_format", "FORMAT", "Format of the log: text or json"),
     option(

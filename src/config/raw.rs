@@ -2,10 +2,13 @@
 //!
 //! Flags too are text until `check` parses them: clap would stop at the first invalid value and hide the others.
 
-use super::options::{self, FILE_KEY, FILE_VARIABLE};
+use super::{
+    options::{self, FILE_KEY, FILE_VARIABLE},
+    variables::{self, Environment},
+};
 use std::{
     collections::BTreeMap,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fmt, fs,
     path::{Path, PathBuf},
 };
@@ -69,27 +72,33 @@ pub struct RawConfig {
 
 impl RawConfig {
     /// Collects the values of the file, the environment and the flags.
-    pub fn read(
-        flags: impl IntoIterator<Item = (&'static str, String)>,
-        environment: impl Fn(&str) -> Option<OsString>,
-    ) -> Self {
+    pub fn read(flags: impl IntoIterator<Item = (&'static str, String)>, environment: &Environment) -> Self {
         let mut raw = Self::default();
+        // Compose files and shells use an empty variable for "not set".
+        let set = |name: &str| environment.get(OsStr::new(name)).filter(|value| !value.is_empty()).cloned();
         let flags: BTreeMap<&'static str, String> = flags.into_iter().collect();
         let path = match flags.get(FILE_KEY) {
             Some(path) => Some(PathBuf::from(path)),
-            None => environment(FILE_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from),
+            None => set(FILE_VARIABLE).map(PathBuf::from),
         };
         if let Some(path) = path {
             raw.read_file(&path);
         }
         for option in options::in_file() {
             let variable = option.variable();
-            // Compose files and shells use an empty variable for "not set".
-            match environment(&variable).filter(|value| !value.is_empty()).map(OsString::into_string) {
+            match set(&variable).map(OsString::into_string) {
                 None => {}
                 Some(Ok(text)) => raw.add(option.key, Source::Environment, text),
                 Some(Err(value)) => raw.report(variable, value.to_string_lossy(), "must be UTF-8"),
             }
+        }
+        for name in variables::unknown(environment) {
+            // Without its value, which may be a secret.
+            let rule = match variables::suggestion(&name) {
+                Some(meant) => format!("no such variable of fencepost: did you mean {meant}?"),
+                None => "no such variable of fencepost: 'fencepost serve --help' names all; unset it".to_owned(),
+            };
+            raw.report(name, "", &rule);
         }
         for (key, text) in flags {
             if key != FILE_KEY {
@@ -120,9 +129,16 @@ impl RawConfig {
         for (name, value) in table {
             let at = format!("{name} in {}", path.display());
             let Some(option) = options::in_file().find(|option| option.key == name) else {
-                let known: Vec<_> = options::in_file().map(|option| option.key).collect();
-                let value = value.to_string();
-                self.report(at, value.trim(), &format!("no such option; there are {}", known.join(", ")));
+                let mut known = options::in_file().map(|option| option.key.to_owned());
+                let rule = match variables::most_similar(&name.to_lowercase().replace('-', "_"), &mut known) {
+                    Some(meant) => format!("no such option: did you mean {meant}?"),
+                    None => format!(
+                        "no such option; there are {}",
+                        options::in_file().map(|option| option.key).collect::<Vec<_>>().join(", ")
+                    ),
+                };
+                // Without its value, which may be a secret.
+                self.report(at, "", &rule);
                 continue;
             };
             match value {

@@ -14,7 +14,7 @@ fn load(
         kept.write_all(text.as_bytes()).unwrap();
         flags.push((options::FILE_KEY, kept.path().display().to_string()));
     }
-    Config::load(flags, |name| environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into()), url)
+    Config::load(flags, &environment.iter().map(|(name, value)| (name.into(), value.into())).collect(), url)
 }
 
 /// A stand-in for the store's check of URLs.
@@ -48,10 +48,10 @@ fn the_flag_config_overrides_the_variable() {
     let (one, two) = (folder.path().join("one.toml"), folder.path().join("two.toml"));
     fs::write(&one, "waiters_per_lock = 1").unwrap();
     fs::write(&two, "waiters_per_lock = 2").unwrap();
-    let environment = |name: &str| (name == options::FILE_VARIABLE).then(|| one.clone().into_os_string());
-    assert_eq!(Config::load([], environment, url).unwrap().limits.waiters_per_lock, 1);
+    let environment = Environment::from([(options::FILE_VARIABLE.into(), one.into_os_string())]);
+    assert_eq!(Config::load([], &environment, url).unwrap().limits.waiters_per_lock, 1);
     let flag = (options::FILE_KEY, two.display().to_string());
-    assert_eq!(Config::load([flag], environment, url).unwrap().limits.waiters_per_lock, 2);
+    assert_eq!(Config::load([flag], &environment, url).unwrap().limits.waiters_per_lock, 2);
 }
 
 #[test]
@@ -180,12 +180,29 @@ fn an_unusable_file_is_a_problem() {
     assert!(load(&[], &[], Some("config = 'other.toml'")).unwrap_err().to_string().contains("no such option"));
 }
 
+#[test]
+fn a_misspelt_name_is_refused_with_what_was_meant() {
+    let secret = "redis://:s3cret@host";
+    for (name, meant) in [("FENCEPOST_STOR", "FENCEPOST_STORE"), ("FENCEPOST_TLS_CLIENTCA", "FENCEPOST_TLS_CLIENT_CA")]
+    {
+        let said = load(&[], &[(name, secret)], None).unwrap_err().to_string();
+        assert!(said.ends_with(&format!("{name}: no such variable of fencepost: did you mean {meant}?")), "{said}");
+    }
+    let said = load(&[], &[("FENCEPOST_QUX", secret)], None).unwrap_err().to_string();
+    assert!(said.contains("FENCEPOST_QUX: no such variable") && said.contains("unset it"), "{said}");
+    for (line, meant) in [("stor = 'secret'", "store"), ("TLS-CLIENTCA = 'secret'", "tls_client_ca")] {
+        let said = load(&[], &[], Some(line)).unwrap_err().to_string();
+        assert!(said.contains(&format!("no such option: did you mean {meant}?")) && !said.contains("secret"), "{said}");
+    }
+    assert!(load(&[], &[("FENCEPOST_STOR", "")], None).is_ok(), "it counts as not set");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_variable_that_is_not_utf8_is_a_problem() {
-    use std::os::unix::ffi::OsStringExt;
-    let environment = |name: &str| (name == "FENCEPOST_STORE").then(|| OsString::from_vec(vec![b'm', 0xff]));
-    assert!(Config::load([], environment, url).unwrap_err().to_string().contains("must be UTF-8"));
+    use std::{ffi::OsString, os::unix::ffi::OsStringExt};
+    let environment = Environment::from([("FENCEPOST_STORE".into(), OsString::from_vec(vec![b'm', 0xff]))]);
+    assert!(Config::load([], &environment, url).unwrap_err().to_string().contains("must be UTF-8"));
 }
 
 #[test]
@@ -282,13 +299,6 @@ fn the_ttl_range_must_not_be_empty() {
 }
 
 #[test]
-fn admin_service_needs_a_port() {
-    let text = refused(&[("admin_service", "admin"), ("admin_listen", "none")]);
-    assert!(text.contains("--admin-service = \"admin\": needs an admin port"), "{text}");
-    assert_eq!(load(&[("admin_listen", "none")], &[], None).unwrap().admin_listen, AdminListen::None);
-}
-
-#[test]
 fn the_printed_file_reads_back_the_same() {
     let flags = [
         ("listen", "[::1]:1234"),
@@ -311,7 +321,7 @@ fn the_printed_file_reads_back_the_same() {
         ("leases_per_stream", "13"),
         ("drain_timeout", "0s"),
         ("admin_listen", "localhost:1235"),
-        ("admin_service", "admin"),
+        ("admin_service", "everywhere"),
         ("otlp_endpoint", "http://localhost:4317"),
         ("log_format", "json"),
         ("log_level", "info,fencepost[wait{lock=\"a\"}]=debug"),

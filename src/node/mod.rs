@@ -184,9 +184,9 @@ impl Node {
         let mut outage = self.outage.lock();
         let url = self.dialer.url();
         if outage.logged.is_empty() {
-            tracing::warn!(%url, why, "redis is not there: what needs it is refused until it is back");
+            tracing::warn!(%url, why, "redis cannot be used: what needs it is refused until it can");
         } else if outage.logged.len() < REASONS_LOGGED_MAX && !outage.logged.iter().any(|logged| logged == why) {
-            tracing::info!(%url, why, "redis is still not there");
+            tracing::info!(%url, why, "redis still cannot be used");
         } else {
             return;
         }

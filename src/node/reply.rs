@@ -131,7 +131,10 @@ fn classify_code(code: &str, detail: &str) -> Fault {
         "NOPERM" if detail.contains("'evalsha'") => refused(no_permission(detail), Action::Close),
         "NOPERM" => refused(no_permission(detail), Action::Keep),
         "NOAUTH" => refused(
-            format!("Redis wants a password and the URL has none; write it as redis://user:password@host:port {said}"),
+            format!(
+                "Redis answers, and wants a password, which the URL lacks: write it as redis://user:password@host:port \
+                 in --store or FENCEPOST_STORE {said}"
+            ),
             Action::Close,
         ),
         "WRONGPASS" => refused(wrong_password(detail), Action::Close),
@@ -202,7 +205,10 @@ fn no_permission(detail: &str) -> String {
 }
 
 fn wrong_password(detail: &str) -> String {
-    format!("Redis does not accept the user or the password of the URL; correct it there (Redis says: {detail})")
+    format!(
+        "Redis answers, and does not accept the user or the password of the URL: correct redis://user:password@host:port \
+         in --store or FENCEPOST_STORE (Redis says: {detail})"
+    )
 }
 
 #[cfg(test)]

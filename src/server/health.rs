@@ -15,6 +15,18 @@ use tonic_health::{
 
 /// The metadata of the answer to a health check that has the kind of store.
 pub(crate) const STORE_METADATA: &str = "fencepost-store";
+/// The metadata that has the id of the store, once the server knows it: servers with the same id share their locks. No
+/// secret: it gives access to nothing.
+pub(crate) const STORE_ID_METADATA: &str = "fencepost-store-id";
+
+/// Tells the store of a server.
+#[derive(Clone)]
+pub(super) struct StoreIdentity {
+    /// Its kind.
+    pub(super) kind: &'static str,
+    /// Its id, when it is known.
+    pub(super) id: Arc<dyn Fn() -> Option<u128> + Send + Sync>,
+}
 
 /// Whether this server is ready for calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,10 +63,10 @@ pub(super) struct Health {
 }
 
 impl Health {
-    /// Health for these services, which are not ready yet, and the gRPC service that reports it with the kind of store.
+    /// Health for these services, which are not ready yet, and the gRPC service that reports it with the store.
     pub(super) async fn new(
         services: &'static [&'static str],
-        store: &'static str,
+        store: StoreIdentity,
         metrics: Arc<Metrics>,
     ) -> (Self, HealthServer<impl HealthApi>) {
         let reporter = HealthReporter::new();
@@ -106,10 +118,10 @@ impl Health {
     }
 }
 
-/// Health checks whose answers have the kind of store as well.
+/// Health checks whose answers have the kind and the id of the store as well.
 struct WithStore {
     statuses: HealthService,
-    store: &'static str,
+    store: StoreIdentity,
 }
 
 #[tonic::async_trait]
@@ -118,7 +130,11 @@ impl HealthApi for WithStore {
 
     async fn check(&self, request: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
         let mut answer = self.statuses.check(request).await?;
-        answer.metadata_mut().insert(STORE_METADATA, MetadataValue::from_static(self.store));
+        answer.metadata_mut().insert(STORE_METADATA, MetadataValue::from_static(self.store.kind));
+        let id = (self.store.id)().and_then(|id| format!("{id:032x}").parse().ok());
+        if let Some(id) = id {
+            answer.metadata_mut().insert(STORE_ID_METADATA, id);
+        }
         Ok(answer)
     }
 

@@ -34,8 +34,8 @@ use crate::{
 use accept::{Admission, Gate, connections};
 use admin::{Admin, Build, Hosts, Pages};
 use backlog::Backlogs;
-use health::Health;
-pub(crate) use health::STORE_METADATA;
+use health::{Health, StoreIdentity};
+pub(crate) use health::{STORE_ID_METADATA, STORE_METADATA};
 use http2::Http2;
 use layers::{
     BrokenOffLayer, CallsLayer, ContentTypeLayer, DeadlineLayer, OpenCalls, RequestTimeLayer, TracesLayer,
@@ -88,7 +88,11 @@ pub async fn serve(
     let hub = Arc::new(Hub::new());
     let metrics = Arc::new(Metrics::new(Build::with(&config.store).facts()));
     let traces = traces(&config, &metrics)?;
-    let server = Server { config: &config, listeners, admin, metrics: metrics.clone(), traces: traces.clone() };
+    let kind = Build::with(&config.store).store();
+    let server = |id| {
+        let store = StoreIdentity { kind, id };
+        Server { config: &config, listeners, admin, store, metrics: metrics.clone(), traces: traces.clone() }
+    };
     match &config.store {
         StoreUrl::Redis(urls) => {
             let urls = urls.iter().map(|url| store_url(url, &config.store_tls)).collect::<Result<Vec<_>, _>>()?;
@@ -99,6 +103,8 @@ pub async fn serve(
             let store = store.measured(metrics.partitions.clone(), metrics.store.clone());
             let store = Arc::new(store.beside_classic(&config.classic_prefix));
             let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()).measured(metrics.locks.clone()));
+            let identified = store.clone();
+            let server = server(Arc::new(move || identified.id()));
             let cleanup = async {
                 let _ = timeout(CLEANUP_TIMEOUT, store.chores_done()).await;
                 store.leave().await;
@@ -109,6 +115,9 @@ pub async fn serve(
             }
         }
         StoreUrl::Memory => {
+            // Nobody shares it.
+            let id = uuid::Uuid::new_v4().as_u128();
+            let server = server(Arc::new(move || Some(id)));
             let clock = Arc::new(ProcessClock::start());
             let store = Arc::new(MemoryStore::new(clock, &config.limits, hub.clone()));
             let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()).measured(metrics.locks.clone()));
@@ -164,6 +173,7 @@ struct Server<'a> {
     config: &'a Config,
     listeners: Listeners,
     admin: Vec<TcpListener>,
+    store: StoreIdentity,
     metrics: Arc<Metrics>,
     traces: Traces,
 }
@@ -177,11 +187,11 @@ impl Server<'_> {
         shutdown: impl Future<Output = ()> + Send + 'static,
         cleanup: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
-        let Self { config, listeners: Listeners { sockets, tls }, admin, metrics, traces } = self;
+        let Self { config, listeners: Listeners { sockets, tls }, admin, store, metrics, traces } = self;
         let with_admin = config.admin_service == AdminPlace::Everywhere;
         let build = Build::with(&config.store);
         let services = api::service_names(with_admin);
-        let (health, health_service) = Health::new(services, build.store(), metrics.clone()).await;
+        let (health, health_service) = Health::new(services, store, metrics.clone()).await;
         let calls = CallsLayer::new(metrics.calls.clone());
         let measured = locks.clone();
         let refresh = move || measured.measure();

@@ -67,7 +67,7 @@ async fn ready(server: &Server) {
 /// Checks that log, calls and doctor say this.
 async fn refused(url: &str, flags: &[&str], says: &[&str]) {
     let server = server(url, flags);
-    until(|| async { server.log().contains("redis is not there") }).await;
+    until(|| async { server.log().contains("redis cannot be used") }).await;
     let refused = async || client(&server).get(GetRequest { lock_name: "a".into() }).await.unwrap_err();
     // In its first seconds it has not heard of a reason.
     until(async || refused().await.message().contains(says[0])).await;

@@ -165,8 +165,8 @@ pub(crate) fn fencepost(arguments: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
-    // Servers of tests run side by side. A test of the admin port sets the flag.
-    command.env("FENCEPOST_ADMIN_LISTEN", "none");
+    // Servers of tests run side by side. A test of the admin port sets the flags.
+    command.env("FENCEPOST_ADMIN_LISTEN", "none").env("FENCEPOST_ADMIN_SERVICE", "everywhere");
     command.args(arguments);
     command
 }

@@ -33,10 +33,23 @@ pub(crate) struct Redis {
     child: Child,
     args: Vec<String>,
     env: Env,
+    disk: Disk,
     folder: tempfile::TempDir,
     /// From `--requirepass`, for [`Self::command`].
     password: Option<String>,
 }
+
+/// The disk of a Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Disk {
+    /// That of the machine.
+    Large,
+    /// One that can be filled.
+    Small,
+}
+
+/// How much can still be written to a disk that is nearly full.
+const ROOM_BYTES: u64 = 4_096;
 
 /// Variables of a process.
 pub(crate) type Env = Vec<(&'static str, std::path::PathBuf)>;
@@ -83,20 +96,29 @@ impl Redis {
 
     /// Starts a Redis with these variables.
     pub(crate) fn start_in(args: &[&str], files: &[(&str, &[u8])], env: &Env) -> Self {
+        Self::start_with_disk(args, files, env, Disk::Large)
+    }
+
+    /// Starts a Redis whose disk [`Self::fill_disk`] fills.
+    pub(crate) fn start_with_small_disk(args: &[&str]) -> Self {
+        Self::start_with_disk(args, &[], &Env::new(), Disk::Small)
+    }
+
+    fn start_with_disk(args: &[&str], files: &[(&str, &[u8])], env: &Env, disk: Disk) -> Self {
         // Another process may take the free port before Redis does. Then another port is tried.
-        let mut started = (0..10).filter_map(|_| Self::try_start(free_port(), args, files, env).ok());
+        let mut started = (0..10).filter_map(|_| Self::try_start(free_port(), args, files, env, disk).ok());
         started.next().unwrap_or_else(|| panic!("redis-server does not start with {args:?}"))
     }
 
-    fn try_start(port: u16, args: &[&str], files: &[(&str, &[u8])], env: &Env) -> Result<Self, String> {
+    fn try_start(port: u16, args: &[&str], files: &[(&str, &[u8])], env: &Env, disk: Disk) -> Result<Self, String> {
         let folder = tempfile::tempdir().unwrap();
         for (name, content) in files {
             std::fs::write(folder.path().join(name), content).unwrap();
         }
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let password = args.iter().position(|arg| arg == "--requirepass").map(|at| args[at + 1].clone());
-        match spawn(port, folder.path(), &args, password.as_deref(), env) {
-            Some(child) => Ok(Self { port, pid: child.id(), child, args, env: env.clone(), folder, password }),
+        match spawn(port, folder.path(), &args, password.as_deref(), (env, disk)) {
+            Some(child) => Ok(Self { port, pid: child.id(), child, args, env: env.clone(), disk, folder, password }),
             None => Err(log(folder.path())),
         }
     }
@@ -108,7 +130,7 @@ impl Redis {
 
     /// Starts a Redis on this port.
     pub(crate) fn start_at(port: u16, args: &[&str]) -> Self {
-        Self::try_start(port, args, &[], &Env::new())
+        Self::try_start(port, args, &[], &Env::new(), Disk::Large)
             .unwrap_or_else(|log| panic!("redis-server does not start on {port}: {log}"))
     }
 
@@ -151,7 +173,8 @@ impl Redis {
                 if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }.unwrap();
             }
         }
-        let child = spawn(self.port, self.folder.path(), &self.args, self.password.as_deref(), &self.env);
+        let environment = (&self.env, self.disk);
+        let child = spawn(self.port, self.folder.path(), &self.args, self.password.as_deref(), environment);
         self.child = child.unwrap_or_else(|| panic!("redis-server does not start again: {}", log(self.folder.path())));
         self.pid = self.child.id();
     }
@@ -177,6 +200,36 @@ impl Redis {
         found.unwrap_or(0)
     }
 
+    /// Leaves it room for a few more writes, which then fail in part, as on a full disk. A restart has a new disk.
+    pub(crate) fn fill_disk(&self) {
+        assert_eq!(self.disk, Disk::Small);
+        let largest = sizes(self.folder.path()).into_iter().max().unwrap_or(0);
+        self.limit_files(&(largest + ROOM_BYTES).to_string());
+    }
+
+    /// There is room again.
+    pub(crate) fn empty_disk(&self) {
+        self.limit_files("unlimited");
+    }
+
+    /// Only the soft limit, which the process might raise, and Redis does not.
+    fn limit_files(&self, bytes: &str) {
+        let mut limit = Command::new("env");
+        limit.args(["prlimit", "--pid", &self.pid.to_string(), &format!("--fsize={bytes}:")]);
+        let done = limit.output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    }
+
+    /// The exit code, if it has exited.
+    pub(crate) fn exit_code(&mut self) -> Option<i32> {
+        self.child.try_wait().unwrap().map(|status| status.code().unwrap_or(-1))
+    }
+
+    /// The end of its log.
+    pub(crate) fn log(&self) -> String {
+        log(self.folder.path())
+    }
+
     fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(i32::try_from(self.pid).unwrap()), signal).unwrap();
     }
@@ -198,10 +251,35 @@ fn log(folder: &Path) -> String {
     last.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
+/// The sizes of all files in a folder.
+fn sizes(folder: &Path) -> Vec<u64> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let of = |entry: std::fs::DirEntry| match entry.metadata().unwrap() {
+        data if data.is_dir() => sizes(&entry.path()),
+        data => vec![data.len()],
+    };
+    entries.flat_map(of).collect()
+}
+
 /// Starts a process and waits until it answers; `None` if it exits before that.
-fn spawn(port: u16, folder: &Path, args: &[String], password: Option<&str>, env: &Env) -> Option<Child> {
+fn spawn(
+    port: u16,
+    folder: &Path,
+    args: &[String],
+    password: Option<&str>,
+    (env, disk): (&Env, Disk),
+) -> Option<Child> {
     let output = File::options().create(true).append(true).open(folder.join("log")).unwrap();
-    let mut command = Command::new(std::env::var_os("FENCEPOST_REDIS_SERVER").unwrap_or("redis-server".into()));
+    let program = std::env::var_os("FENCEPOST_REDIS_SERVER").unwrap_or("redis-server".into());
+    let mut command = match disk {
+        Disk::Large => Command::new(program),
+        // A write beyond the limit fails, as on a full disk, and raises no signal.
+        Disk::Small => {
+            let mut command = Command::new("env");
+            command.arg("--ignore-signal=XFSZ").arg(program);
+            command
+        }
+    };
     command.envs(env.iter().map(|(name, value)| (name, value)));
     // There is no configuration file.
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir"]).arg(folder);

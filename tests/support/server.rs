@@ -1,7 +1,7 @@
 //! A server in the process of the test, clients, and helpers for calls and checks.
 #![allow(dead_code, reason = "no test uses all of it")]
 
-use fencepost::config::Config;
+use fencepost::config::{AdminPlace, Config, Environment};
 use fencepost_proto::v1::{
     self, acquire_response::Outcome, admin_service_client::AdminServiceClient, lock_service_client::LockServiceClient,
 };
@@ -61,8 +61,9 @@ impl Server {
 
     /// A server on a free port that allows short TTLs, with a changed configuration.
     pub(crate) async fn start_with(change: impl FnOnce(&mut Config)) -> Self {
-        let mut config = Config::load(Vec::new(), |_| None, |_| Ok(())).unwrap();
+        let mut config = Config::load(Vec::new(), &Environment::new(), |_| Ok(())).unwrap();
         config.limits.ttl_min = Duration::from_millis(50);
+        config.admin_service = AdminPlace::Everywhere;
         change(&mut config);
         config.listen = "127.0.0.1:0".parse().unwrap();
         let listeners = fencepost::server::bind(&config).await.unwrap();

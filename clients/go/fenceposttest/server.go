@@ -61,7 +61,9 @@ func Launch(arguments ...string) (*Server, error) {
 	if !slices.Contains(arguments, "--admin-listen") {
 		arguments = append([]string{"--admin-listen", "none"}, arguments...)
 	}
-	arguments = append([]string{"serve", "--listen", "127.0.0.1:0", "--port-file", portFile}, arguments...)
+	arguments = append([]string{
+		"serve", "--listen", "127.0.0.1:0", "--port-file", portFile, "--admin-service", "everywhere",
+	}, arguments...)
 	server := &Server{process: exec.Command(binary, arguments...), ended: make(chan struct{})}
 	server.process.Stderr = &server.log
 	if err := server.process.Start(); err != nil {

@@ -1,7 +1,7 @@
 //! Configuration: the file, variables, flags, and the URL of the store.
 
 use fencepost::{
-    config::{Config, options},
+    config::{Config, Environment, options},
     node::NodeUrl,
 };
 use std::{cell::RefCell, ffi::OsString, fs, os::unix::ffi::OsStringExt};
@@ -21,21 +21,19 @@ pub fn config(bytes: &[u8]) {
             }
             FILE.with_borrow(|file| {
                 fs::write(file.path(), bytes).expect("a file can be written");
-                Config::load([(options::FILE_KEY, file.path().display().to_string())], |_| None, url)
+                Config::load([(options::FILE_KEY, file.path().display().to_string())], &Environment::new(), url)
             })
         }
         1 => {
-            let values: Vec<&[u8]> = bytes.split(|byte| *byte == 0).collect();
-            let index = |name: &str| options::OPTIONS.iter().position(|option| option.variable() == name);
-            Config::load(
-                [],
-                |name| {
-                    let value = index(name).and_then(|index| values.get(index)).filter(|value| !value.is_empty())?;
-                    // Never read a path that the input made up.
-                    (name != options::FILE_VARIABLE).then(|| OsString::from_vec(value.to_vec()))
-                },
-                url,
-            )
+            // Never read a path that the input made up.
+            let options = options::OPTIONS.iter().filter(|option| option.key != options::FILE_KEY);
+            let values = options.zip(bytes.split(|byte| *byte == 0));
+            let mut environment: Environment =
+                values.map(|(option, value)| (option.variable().into(), OsString::from_vec(value.to_vec()))).collect();
+            // One that nobody knows, with a name that the input made up.
+            let name = bytes.rsplit(|byte| *byte == 0).next().unwrap_or_default();
+            environment.entry(OsString::from_vec([b"FENCEPOST_", name].concat())).or_insert("10.0.0.7".into());
+            Config::load([], &environment, url)
         }
         _ => {
             let text = String::from_utf8_lossy(bytes).into_owned();

@@ -54,8 +54,12 @@ impl Server {
         folder: &Path,
         env: &[(&'static str, PathBuf)],
     ) -> Result<Self> {
-        let args = ["serve", "--listen=127.0.0.1:0", "--admin-listen=none", "--ttl-min=200ms", "--drain-timeout=2s"];
-        let spec = ProcessSpec::new(bin).args(args).args(["--log-format=json".to_owned(), format!("--store={store}")]);
+        let args = ["serve", "--listen=127.0.0.1:0", "--ttl-min=200ms", "--drain-timeout=2s"];
+        let admin = ["--admin-listen=none", "--admin-service=everywhere"];
+        let spec = ProcessSpec::new(bin)
+            .args(args)
+            .args(admin)
+            .args(["--log-format=json".to_owned(), format!("--store={store}")]);
         let spec = spec.env(env);
         let link = Link::new(format!("client->server {index}")).await?;
         let (incarnation, logs, crashed) = (Mutex::new(None), PlainMutex::default(), PlainMutex::default());

@@ -1,19 +1,34 @@
 //! `force-release` and `drain`: the commands of an operator.
 
 use crate::cli::{
-    args::CallArgs,
+    args::{CallArgs, ServerArgs},
     connect::{CallKind, RETRY_FOR, client, failed},
-    exit::{Failure, NO, USAGE},
+    exit::{Failure, NO, UNAVAILABLE, USAGE},
     question::{self, Answer},
     text,
 };
+use crate::config::Config;
 use clap::Args;
-use fencepost_client::raw::v1::{
-    DrainRequest, DrainResponse, ForceReleaseRequest, ForceReleaseResponse, force_release_response::Outcome,
+use fencepost_client::{
+    CallError, Code,
+    raw::v1::{
+        DrainRequest, DrainResponse, ForceReleaseRequest, ForceReleaseResponse, force_release_response::Outcome,
+    },
 };
+
+/// Where the server offers these calls.
+const ON_THE_ADMIN_PORT: &str = "\
+The server offers this on its admin port: --server 127.0.0.1:7429 on its machine, by default. With serve \
+--admin-service everywhere the port of locks offers it too.";
+
+const DRAIN_HELP: &str = "\
+A drain ends the server. It needs --server or --yes: the address in FENCEPOST_SERVER, or the default one, is \
+drained only with --yes, or after a question on a terminal. Of several addresses it is the first one. Exit codes: 0 \
+the server drains; 64 no server was named and the question was not answered with yes; 69 no server answered.";
 
 /// The lease to revoke.
 #[derive(Args, Clone, Debug)]
+#[command(after_long_help = ON_THE_ADMIN_PORT)]
 pub(crate) struct ForceReleaseArgs {
     /// Name of the lock
     name: String,
@@ -29,10 +44,7 @@ pub(crate) struct ForceReleaseArgs {
 
 /// The server to drain: the first one that --server, or FENCEPOST_SERVER, names.
 #[derive(Args, Clone, Debug)]
-#[command(after_long_help = "\
-A drain ends the server. It needs --server or --yes: the address in FENCEPOST_SERVER, or the default one, is \
-drained only with --yes, or after a question on a terminal. Of several addresses it is the first one. Exit codes: 0 \
-the server drains; 64 no server was named and the question was not answered with yes; 69 no server answered.")]
+#[command(after_long_help = format!("{DRAIN_HELP}\n\n{ON_THE_ADMIN_PORT}"))]
 pub(crate) struct DrainArgs {
     /// Drain without a question the server that FENCEPOST_SERVER names, or the one at the default address
     #[arg(long)]
@@ -44,7 +56,7 @@ pub(crate) struct DrainArgs {
 pub(in crate::cli) async fn force_release(args: ForceReleaseArgs) -> Result<(), Failure> {
     let request = ForceReleaseRequest { lock_name: args.name.clone(), expected_token: args.token, reason: args.reason };
     let result = client(&args.call.servers, RETRY_FOR)?.calls().force_release(request).await;
-    let reply = result.map_err(|error| failed(&error, CallKind::Write, &args.call.servers))?;
+    let reply = result.map_err(|error| refused(&error, &args.call.servers))?;
     super::finish(args.call.json, "ForceReleaseResponse", &reply, revoked(&args.name, args.token, &reply))
 }
 
@@ -56,8 +68,24 @@ pub(in crate::cli) async fn drain(args: DrainArgs) -> Result<(), Failure> {
         confirm(&first.addresses().concat(), question::ask)?;
     }
     let result = client(&first, RETRY_FOR)?.calls().drain(DrainRequest {}).await;
-    let reply = result.map_err(|error| failed(&error, CallKind::Write, &first))?;
+    let reply = result.map_err(|error| refused(&error, &first))?;
     super::finish(args.call.json, "DrainResponse", &reply, Ok(draining(&reply)))
+}
+
+/// The failure of such a call. The port of locks does not offer them by default.
+fn refused(error: &CallError, servers: &ServerArgs) -> Failure {
+    if error.code() != Code::Unimplemented {
+        return failed(error, CallKind::Write, servers);
+    }
+    let asked = servers.addresses().join(", ");
+    Failure::new(
+        UNAVAILABLE,
+        format!(
+            "{asked} does not offer this call, and nothing was done: drain and force-release are on the admin port of \
+             the server (--server {}, on its machine and by default), unless it runs with --admin-service everywhere",
+            Config::default().admin_listen
+        ),
+    )
 }
 
 /// Asks whether to drain a server that the command line does not name, because a drain ends the server.

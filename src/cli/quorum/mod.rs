@@ -124,7 +124,7 @@ async fn make(named: &Named) -> Result<(), Failure> {
     let marks = find::marks(&connected.nodes, named.members.len()).await;
     for (member, mark) in named.members.iter().zip(&marks) {
         let Err(Lost(why)) = mark else { continue };
-        let what = format!("{member}: {why}; nothing was done, repeat the command when the node is there");
+        let what = format!("{member}: {why}; nothing was done: repeat the command when this is put right");
         return Err(Failure::new(UNAVAILABLE, what));
     }
     // An earlier try has come so far.
@@ -134,7 +134,7 @@ async fn make(named: &Named) -> Result<(), Failure> {
         Some(mark) if mark.members.len() == named.members.len() && is_same(&mark) => mark,
         Some(mark) => {
             let others = mark.members.join(", ");
-            return Err(Failure::new(NO, format!("one of them belongs to a cluster already, of {others}")));
+            return Err(Failure::new(NO, format!("one of them keeps a store already, with {others}")));
         }
         None => {
             let (cluster, members) = (ClusterId(Uuid::new_v4().as_u128()), named.members.clone().into());
@@ -145,13 +145,12 @@ async fn make(named: &Named) -> Result<(), Failure> {
     let code = |why: &CreateError| if matches!(why, CreateError::Lost { .. }) { UNAVAILABLE } else { NO };
     create(&connected.nodes, &mark, token).await.map_err(|why| Failure::new(code(&why), why.to_string()))?;
     let Mark { cluster, members, .. } = mark;
-    print(&format!(
-        "cluster {:032x} is made of {}: start servers with the same --store; {} of {} have to be there",
-        cluster.0,
-        members.join(", "),
-        majority(members.len()),
-        members.len(),
-    ))
+    let names = members.join(", ");
+    let needed = match members.len() {
+        1 => String::new(),
+        all => format!("; {} of {all} have to be there", majority(all)),
+    };
+    print(&format!("store {:032x} is made of {names}: start servers with the same --store{needed}", cluster.0))
 }
 
 /// What the tokens of a store go on above of which nobody knows the earlier ones. Takes as long as the clocks of this
@@ -178,7 +177,8 @@ async fn tokens_above(nodes: &Connected<Arc<RedisNodes>>) -> Result<u64, Failure
 
 #[derive(Debug, Serialize)]
 struct Status {
-    cluster: String,
+    /// Its id, as servers tell it.
+    store: String,
     list: u64,
     partitions: u16,
     nodes: Vec<NodeStatus>,
@@ -239,7 +239,7 @@ async fn ask(named: &Named) -> Result<Status, Failure> {
                 Err(Lost(format!("it has a newer list of members, {}", known.list)))
             }
             (Some(Err(lost)), _) => Err(lost.clone()),
-            _ => Err(Lost("it does not know the cluster's members yet".to_owned())),
+            _ => Err(Lost("it does not know the store's Redis servers yet".to_owned())),
         };
         let partitions = asked.as_deref().unwrap_or_default();
         let votes = partitions.iter().filter(|it| matches!(it, InPartition::Votes(_))).count();
@@ -259,7 +259,7 @@ async fn ask(named: &Named) -> Result<Status, Failure> {
         false => advice,
     };
     let Mark { cluster, list, partitions, .. } = mark;
-    Ok(Status { cluster: format!("{:032x}", cluster.0), list, partitions, nodes: told, kept, advice })
+    Ok(Status { store: format!("{:032x}", cluster.0), list, partitions, nodes: told, kept, advice })
 }
 
 /// Whether this is what a member has that goes by the list. The only one may be called otherwise there.
@@ -269,9 +269,9 @@ fn is_of(known: &Mark, list: &Mark) -> bool {
 }
 
 fn text(status: &Status, look: Look) -> String {
-    let Status { cluster, list, partitions, nodes, kept, advice } = status;
+    let Status { store, list, partitions, nodes, kept, advice } = status;
     let (all, width) = (usize::from(*partitions), nodes.iter().map(|it| it.node.len()).max().unwrap_or(0));
-    let mut lines = vec![format!("cluster {cluster}, list {list}, {partitions} partitions")];
+    let mut lines = vec![format!("store {store}, list {list}, {partitions} partitions")];
     for NodeStatus { node, votes, error } in nodes {
         let (style, state) = match error {
             Some(why) => (ERROR, why.clone()),
@@ -281,9 +281,13 @@ fn text(status: &Status, look: Look) -> String {
         };
         lines.push(format!("{node:<width$}  {}", look.paint(style, &state)));
     }
-    lines.push(match all - kept {
-        0 => "a majority has the locks of all partitions".to_owned(),
-        lacking => look.paint(ERROR, &format!("{lacking} partitions have no majority: their locks are unavailable")),
+    lines.extend(match (all - kept, nodes.len()) {
+        // Its own line says it.
+        (_, 1) => None,
+        (0, _) => Some("a majority has the locks of all partitions".to_owned()),
+        (lacking, _) => {
+            Some(look.paint(ERROR, &format!("{lacking} partitions have no majority: their locks are unavailable")))
+        }
     });
     lines.extend(advice.as_ref().map(|advice| look.paint(WARNING, advice)));
     lines.join("\n")
@@ -302,14 +306,14 @@ mod tests {
         };
         let nodes = vec![node("a:6379", 4, None), node("bb:6379", 1, None), node("c:1", 0, Some("it is away"))];
         let status = Status {
-            cluster: "7".to_owned(),
+            store: "7".to_owned(),
             list: 1,
             partitions: 4,
             nodes,
             kept: 1,
             advice: Some("do this".to_owned()),
         };
-        let expected = "cluster 7, list 1, 4 partitions\n\
+        let expected = "store 7, list 1, 4 partitions\n\
                         a:6379   has the locks of all partitions\n\
                         bb:6379  has the locks of 1 partitions\n\
                         c:1      it is away\n\
@@ -318,5 +322,16 @@ mod tests {
         assert_eq!(text(&status, Look::PLAIN), expected);
         let whole = text(&Status { kept: 4, ..status }, Look::PLAIN);
         assert!(whole.contains("has the locks of 1 partitions; the servers bring it up to date\n"), "{whole}");
+        for (votes, says) in [(4, "has the locks of all partitions"), (1, "has the locks of 1 partitions")] {
+            let status = Status {
+                store: "7".to_owned(),
+                list: 1,
+                partitions: 4,
+                nodes: vec![node("a:6379", votes, None)],
+                kept: votes,
+                advice: None,
+            };
+            assert_eq!(text(&status, Look::PLAIN), format!("store 7, list 1, 4 partitions\na:6379  {says}"));
+        }
     }
 }

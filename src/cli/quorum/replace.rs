@@ -74,7 +74,7 @@ pub(super) async fn replace(args: &ReplaceArgs) -> Result<(), Failure> {
     write_note(&format!("{new} is one of the nodes in the place of {old}; the servers bring it up to date"));
     bring_up_to_date(&replacement, nodes, &to).await?;
     print(&format!(
-        "cluster {:032x}, list {}: {new} has the locks of all partitions, in the place of {old}\n\
+        "store {:032x}, list {}: {new} has the locks of all partitions, in the place of {old}\n\
          name {members} in --store of each server from now on; {old} is not used any more",
         to.cluster.0, to.list,
     ))

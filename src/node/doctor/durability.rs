@@ -120,7 +120,7 @@ fn persistence(facts: &Facts) -> Finding {
         (Some(true), Some("always"), _) => Finding::ok(
             "persistence",
             "appendonly yes, appendfsync always: neither a process crash nor a power loss forgets anything, if the \
-             disk keeps what it confirms",
+             disk keeps what it confirms; a full disk ends Redis, so watch its space",
         ),
         (Some(true), Some("everysec"), _) => warning(
             "appendonly yes, appendfsync everysec",

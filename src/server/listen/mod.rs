@@ -54,6 +54,18 @@ pub struct Listeners {
 }
 
 impl Listeners {
+    /// Whether other machines can reach any of the sockets.
+    pub fn is_reachable(&self) -> io::Result<bool> {
+        for socket in &self.sockets {
+            if let Listener::Tcp(socket) = socket
+                && !socket.local_addr()?.ip().to_canonical().is_loopback()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The addresses as clients write them.
     pub fn addresses(&self) -> io::Result<Vec<String>> {
         self.sockets.iter().map(Listener::address).collect()

@@ -29,6 +29,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 
+/// The target of what is logged here: it is of one Redis as well, which is no cluster.
+const TARGET: &str = "fencepost::store";
 /// The pause before the nodes are asked again which cluster they belong to.
 const FIND_PAUSE: Duration = Duration::from_millis(500);
 /// How long the only node has to belong to no cluster before this server makes one there. A server that knows a cluster
@@ -70,7 +72,10 @@ impl<C: Connect> ClusterStore<C> {
         notices: Arc<dyn Notices>,
     ) -> Self {
         let (store, up) = (RwLock::new(None), watch::Sender::new(false));
-        let why = Mutex::new("no majority of the nodes has said yet which cluster it belongs to".to_owned());
+        let why = Mutex::new(match given.len() {
+            1 => "Redis has not said yet which store it keeps".to_owned(),
+            _ => "no majority of the Redis servers has said yet which store it keeps".to_owned(),
+        });
         let (limits, metrics, failures) = (limits.clone(), Arc::default(), Arc::default());
         let (prefix, refused) = ("".into(), RwLock::new(None));
         Self { connect, given, clock, limits, notices, prefix, refused, store, why, up, metrics, failures }
@@ -104,7 +109,7 @@ impl<C: Connect> ClusterStore<C> {
     async fn fix_prefix(&self, nodes: &C::Nodes, mark: &Mark) {
         while let Err(why) = prefix::fix(nodes, mark, &self.prefix).await {
             match why {
-                PrefixError::Lost(why) => tracing::debug!(%why, "the classic prefix is not known yet"),
+                PrefixError::Lost(why) => tracing::debug!(target: TARGET, %why, "the classic prefix is not known yet"),
                 why => self.refuse(why),
             }
             sleep(FIND_PAUSE).await;
@@ -115,7 +120,7 @@ impl<C: Connect> ClusterStore<C> {
     fn refuse(&self, why: PrefixError) {
         let mut refused = self.refused.write();
         if refused.as_ref() != Some(&why) {
-            tracing::error!(%why, "the store cannot be used with this classic prefix");
+            tracing::error!(target: TARGET, %why, "the store cannot be used with this classic prefix");
             *refused = Some(why);
         }
     }
@@ -123,6 +128,12 @@ impl<C: Connect> ClusterStore<C> {
     /// Whether the store can be used, for health.
     pub fn up(&self) -> watch::Receiver<bool> {
         self.up.subscribe()
+    }
+
+    /// The public id of the store, if this server knows it: servers with the same id share their locks. It stays the
+    /// same when Redis loses its memory and a server gives it back.
+    pub fn id(&self) -> Option<u128> {
+        self.store().ok().map(|store| store.mark.cluster.0)
     }
 
     /// Resolves when nothing that was posted is left to do.
@@ -177,7 +188,7 @@ impl<C: Connect> ClusterStore<C> {
         else {
             return std::future::pending().await;
         };
-        tracing::info!(list = shown.list, "a node has a newer list of members");
+        tracing::info!(target: TARGET, list = shown.list, "a node has a newer list of members");
         self.find(&store.mark.members, &shown.members, store.mark.list + 1).await
     }
 
@@ -189,7 +200,9 @@ impl<C: Connect> ClusterStore<C> {
         loop {
             let agreed = search.look().await.and_then(|sight| sight.agreed(given));
             let found = match agreed {
-                Ok(mark) if mark.list < list_min => Err(FindError::NoMajority(format!("list {} is known", mark.list))),
+                Ok(mark) if mark.list < list_min => {
+                    Err(FindError::no_majority(mark.members.len(), &format!("list {} is known", mark.list)))
+                }
                 Ok(mark) => search.connected(&mark.members).map(|connected| (connected, mark)),
                 Err(why) => Err(why),
             };
@@ -216,11 +229,11 @@ impl<C: Connect> ClusterStore<C> {
                 Err(why) if told.as_ref() == Some(&why) => {}
                 Err(why) if list_min > 0 => {
                     let advice = "if a replacement or a rebuild was broken off, repeat it";
-                    tracing::warn!(%why, advice, "this server goes on with the list that it has");
+                    tracing::warn!(target: TARGET, %why, advice, "this server goes on with the list that it has");
                     told = Some(why);
                 }
                 Err(why) => {
-                    tracing::warn!(%why, "the store cannot be used yet");
+                    tracing::warn!(target: TARGET, %why, "the store cannot be used yet");
                     told = Some(why);
                 }
             }
@@ -259,14 +272,14 @@ impl<C: Connect> ClusterStore<C> {
     /// Logs the members.
     fn tell(&self, mark: &Mark) {
         let Mark { cluster, list, members, .. } = mark;
-        let cluster = format_args!("{:032x}", cluster.0);
+        let store = format_args!("{:032x}", cluster.0);
         if members.iter().all(|member| self.given.contains(member)) {
-            tracing::info!(%cluster, list, "the cluster is known");
+            tracing::info!(target: TARGET, %store, list, "the store is known");
         } else {
             let (members, given) = (members.join(","), self.given.join(","));
             tracing::warn!(
-                %cluster, list, members, given,
-                "the cluster has other nodes than --store names, because some were replaced: change it in time"
+                target: TARGET, %store, list, members, given,
+                "the store has other Redis servers than --store names, because some were replaced: change it in time"
             );
         }
     }

@@ -33,7 +33,7 @@ pub enum CreateError {
         why: String,
     },
     /// A node serves a cluster, this one or another. No node was made a member.
-    #[error("{member} belongs to a cluster already: empty it, if it is not used any more, or leave it out")]
+    #[error("{member} keeps a store already: empty it, if it is not used any more, or leave it out")]
     InUse {
         /// The node.
         member: String,

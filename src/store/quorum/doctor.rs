@@ -33,16 +33,17 @@ async fn judge(probe: &mut Probe, facts: &Facts, is_only: bool) -> Result<Vec<Fi
     let written = probe.ask::<Value>(&["HDEL", "fp:q:servers", "doctor"]).await?;
     let sent = probe.ask::<Value>(&["PUBLISH", &format!("{CHANNEL}doctor"), ""]).await?;
     let earlier = probe.ask::<u64>(&["EXISTS", EARLIER]).await?;
-    let present = probe.ask::<u64>(&["EXISTS", "fp:q:node"]).await?;
+    let mark = probe.ask::<Vec<u8>>(&["GETRANGE", "fp:q:node", "0", "15"]).await?;
     let prefix = probe.ask::<Option<Vec<u8>>>(&["GET", "fp:q:classic"]).await?;
-    let layout = layout(earlier == Ok(1), present == Ok(1));
+    let layout = layout(earlier == Ok(1), mark.ok().and_then(|mark| mark.try_into().ok()).map(u128::from_be_bytes));
     let classic = prefix.as_ref().ok().and_then(|prefix| classic(prefix.as_deref()?));
     let refused = read.and(written).and(prefix).err();
-    let own = [keys(refused), channels(sent.err()), layout].into_iter().chain(classic);
+    let own = [keys(refused, is_only), channels(sent.err()), layout].into_iter().chain(classic);
     Ok(if is_only { judge_only_one(facts, own) } else { judge_one_of_several(facts, own) })
 }
 
-fn layout(has_earlier: bool, is_known: bool) -> Finding {
+/// `store`: the id of the store that the node keeps, which its servers tell too.
+fn layout(has_earlier: bool, store: Option<u128>) -> Finding {
     if has_earlier {
         return Finding::error(
             LAYOUT,
@@ -53,7 +54,8 @@ fn layout(has_earlier: bool, is_known: bool) -> Finding {
              min_token above the clock, which have to give it again",
         );
     }
-    Finding::ok(LAYOUT, if is_known { "locks of this version" } else { "no locks yet" })
+    let found = store.map_or("no locks yet".to_owned(), |id| format!("locks of this version, store {id:032x}"));
+    Finding::ok(LAYOUT, found)
 }
 
 /// Empty: servers are to share no keys.
@@ -63,25 +65,26 @@ fn classic(prefix: &[u8]) -> Option<Finding> {
     (!prefix.is_empty()).then(|| Finding::ok("classic", found))
 }
 
-fn keys(refused: Option<String>) -> Finding {
+fn keys(refused: Option<String>, is_only: bool) -> Finding {
+    let without = if is_only { "servers have no store" } else { "the node has no locks, and no other one may be away" };
     match refused {
         None => Finding::ok("keys", "keys that begin with fp: may be read and written"),
         Some(why) if why.starts_with("WRONGTYPE") => Finding::error(
             "keys",
             format!("a key that begins with fp: is not one of ours ({why})"),
-            "something else uses these names: the node has no locks, and no other one may be away",
+            format!("something else uses these names: {without}"),
             "use another database for locks, or remove what is not Fencepost's",
         ),
         Some(why) if !why.starts_with("NOPERM") => Finding::error(
             "keys",
             format!("keys that begin with fp: are not written now ({why})"),
-            "the node is as good as away",
+            "this Redis is as good as away",
             "look at what is found about its role, replicas, memory and persistence",
         ),
         Some(why) => Finding::error(
             "keys",
             format!("keys that begin with fp: may not be read and written ({why})"),
-            "the node has no locks, and no other one may be away",
+            without,
             "grant it: ACL SETUSER <user> ~fp:* +@read +@write",
         ),
     }
@@ -93,8 +96,8 @@ fn channels(refused: Option<String>) -> Finding {
         Some(why) => Finding::warning(
             "channels",
             format!("messages may not be sent ({why})"),
-            "servers send each other commands and answers over the channels of the nodes: if no node lets them, each \
-             answers only for the locks that it leads",
+            "servers send each other commands and answers over these channels: if no Redis lets them, each answers \
+             only for the locks that it leads",
             format!("grant it: ACL SETUSER <user> +@pubsub &{CHANNEL}*"),
         ),
     }
@@ -108,17 +111,24 @@ mod tests {
     #[test]
     fn what_the_user_may_not_do_is_found() {
         let no = || Some("NOPERM no".to_owned());
-        assert_eq!((keys(None).severity, channels(None).severity), (Severity::Ok, Severity::Ok));
-        assert_eq!((keys(no()).severity, channels(no()).severity), (Severity::Error, Severity::Warning));
-        assert!(keys(no()).change.contains("~fp:*") && channels(no()).change.contains("&fp:q:to:*"));
-        assert!(keys(Some("WRONGTYPE x".to_owned())).found.contains("not one of ours"));
-        let no_replicas = keys(Some("NOREPLICAS x".to_owned()));
+        assert_eq!((keys(None, true).severity, channels(None).severity), (Severity::Ok, Severity::Ok));
+        assert_eq!((keys(no(), false).severity, channels(no()).severity), (Severity::Error, Severity::Warning));
+        assert!(keys(no(), true).change.contains("~fp:*") && channels(no()).change.contains("&fp:q:to:*"));
+        assert!(keys(Some("WRONGTYPE x".to_owned()), true).found.contains("not one of ours"));
+        let no_replicas = keys(Some("NOREPLICAS x".to_owned()), true);
         assert!(no_replicas.severity == Severity::Error && !no_replicas.change.contains("ACL"), "{no_replicas:?}");
     }
 
     #[test]
+    fn one_redis_is_not_told_about_others() {
+        let [only, one_of_several] =
+            [true, false].map(|is_only| keys(Some("NOPERM no".to_owned()), is_only).at_stake.contains("no other one"));
+        assert!(!only && one_of_several);
+    }
+
+    #[test]
     fn locks_of_an_earlier_version_are_an_error() {
-        assert_eq!([(false, false), (false, true)].map(|(old, new)| layout(old, new).severity), [Severity::Ok; 2]);
-        assert_eq!([(true, false), (true, true)].map(|(old, new)| layout(old, new).severity), [Severity::Error; 2]);
+        assert_eq!([(false, None), (false, Some(1))].map(|(old, new)| layout(old, new).severity), [Severity::Ok; 2]);
+        assert_eq!([(true, None), (true, Some(1))].map(|(old, new)| layout(old, new).severity), [Severity::Error; 2]);
     }
 }

@@ -19,22 +19,22 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
     /// The nodes that answer belong to none.
-    #[error("the nodes belong to no cluster yet: make one, once, with fencepost quorum create")]
+    #[error("the Redis servers keep no store yet: make one, once, with fencepost quorum create")]
     NoCluster,
     /// The only node cannot be made a cluster.
     #[error(transparent)]
     NotMade(#[from] CreateError),
     /// Nodes of several clusters.
-    #[error("the nodes belong to different clusters: {0}")]
+    #[error("the Redis servers keep different stores: {0}")]
     Different(String),
-    /// Fewer than a majority answer with the same list of members.
-    #[error("no majority of the nodes says which cluster it belongs to: {0}")]
+    /// Fewer than a majority answer with the same list of members; with one node: it does not answer.
+    #[error("{0}")]
     NoMajority(String),
     /// A node cannot be reached as the others are.
     #[error("{0}")]
     Access(String),
     /// The cluster has other nodes.
-    #[error("the cluster has the nodes {cluster}, and --store names {given}: name the same, written in the same way")]
+    #[error("the store is kept by {cluster}, and --store names {given}: name the same, written in the same way")]
     OtherMembers {
         /// Those of the cluster.
         cluster: String,
@@ -54,14 +54,21 @@ pub(super) async fn when_up<T>(
     node: usize,
     ask: impl Future<Output = Result<T, Lost>>,
 ) -> Result<T, Lost> {
-    let is_up = timeout(ANSWER_TIME_MAX, carrier.up(node)).await.is_ok();
-    // One that is not up answers with the reason.
-    let asked = timeout(ANSWER_TIME_MAX, ask).await;
-    let late = |why| Lost(format!("no answer in {ANSWER_TIME_MAX:?}{why}"));
-    match asked {
-        Ok(Err(Lost(why))) if !is_up => Err(late(format!(": {why}"))),
+    let _ = timeout(ANSWER_TIME_MAX, carrier.up(node)).await;
+    // One that is not up answers with the reason: it may have refused this server, so it is not called silent.
+    match timeout(ANSWER_TIME_MAX, ask).await {
         Ok(asked) => asked,
-        Err(_) => Err(late(String::new())),
+        Err(_) => Err(Lost(format!("no answer in {ANSWER_TIME_MAX:?}"))),
+    }
+}
+
+impl FindError {
+    /// Too few of so many nodes say the same: `why` is what each of them says.
+    pub(super) fn no_majority(nodes: usize, why: &str) -> Self {
+        Self::NoMajority(match nodes {
+            1 => format!("it is not known which store this Redis keeps: {why}"),
+            _ => format!("no majority of the Redis servers says which store it keeps: {why}"),
+        })
     }
 }
 
@@ -100,7 +107,7 @@ pub(super) fn present(named: &[Arc<str>], marks: &[Result<Option<Mark>, Lost>]) 
     let Some((_, first)) = known().next() else {
         // Whoever does not answer may know one.
         let is_sure = marks.iter().flatten().count() >= majority(named.len());
-        return Err(if is_sure { FindError::NoCluster } else { FindError::NoMajority(all()) });
+        return Err(if is_sure { FindError::NoCluster } else { FindError::no_majority(named.len(), &all()) });
     };
     if known().any(|(_, mark)| mark.cluster != first.cluster) {
         return Err(FindError::Different(all()));
@@ -111,7 +118,7 @@ pub(super) fn present(named: &[Arc<str>], marks: &[Result<Option<Mark>, Lost>]) 
     };
     // By the list of a rebuild goes that rebuild alone: until it is done, nobody serves.
     let lists = known().map(|(_, mark)| mark).filter(|mark| mark.rebuild.is_none()).filter(has_majority);
-    lists.max_by_key(|mark| mark.list).cloned().ok_or_else(|| FindError::NoMajority(all()))
+    lists.max_by_key(|mark| mark.list).cloned().ok_or_else(|| FindError::no_majority(named.len(), &all()))
 }
 
 /// What a node knows of its cluster. Changes nothing.
@@ -142,11 +149,11 @@ fn strange(said: &Said) -> Lost {
 
 fn in_words(mark: &Result<Option<Mark>, Lost>) -> String {
     match mark {
-        Ok(None) => "no cluster".to_owned(),
+        Ok(None) => "no store".to_owned(),
         Ok(Some(Mark { cluster, list, rebuild: Some(_), .. })) => {
-            format!("cluster {:032x}, list {list}, of a rebuild that is not done", cluster.0)
+            format!("store {:032x}, list {list}, of a rebuild that is not done", cluster.0)
         }
-        Ok(Some(Mark { cluster, list, .. })) => format!("cluster {:032x}, list {list}", cluster.0),
+        Ok(Some(Mark { cluster, list, .. })) => format!("store {:032x}, list {list}", cluster.0),
         Err(Lost(why)) => why.clone(),
     }
 }

@@ -283,7 +283,7 @@ struct Refused<'a>(&'a Said);
 impl fmt::Display for Refused<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Said::Other(cluster) => write!(out, "the node belongs to another cluster, {:032x}", cluster.0),
+            Said::Other(cluster) => write!(out, "the node keeps another store, {:032x}", cluster.0),
             Said::List(mark) => write!(out, "the node has list {}: {}", mark.list, mark.members.join(", ")),
             said => write!(out, "the node answered {said:?}"),
         }

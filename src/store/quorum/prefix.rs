@@ -21,7 +21,7 @@ pub(super) enum PrefixError {
     )]
     Denied { command: Arc<str>, own: Arc<str> },
     #[error(
-        "locks are shared with classic clients on one Redis, and this cluster has {0}: start the server without \
+        "locks are shared with classic clients on one Redis, and this store has {0}: start the server without \
          --classic-prefix"
     )]
     ManyNodes(usize),

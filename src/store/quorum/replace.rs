@@ -195,7 +195,7 @@ impl Replacement {
         match sight.of(&self.new) {
             Some(Ok(Some(mark))) if mark == to => return Ok(()),
             Some(Ok(Some(mark))) if *mark != look => {
-                return Err(in_use(format!("it belongs to the cluster {:032x}, list {}", mark.cluster.0, mark.list)));
+                return Err(in_use(format!("it keeps the store {:032x}, list {}", mark.cluster.0, mark.list)));
             }
             Some(Ok(_)) => {}
             Some(Err(why)) => return Err(lost(&self.new, why.clone())),

@@ -89,9 +89,11 @@ impl<C: Carrier> QuorumStore<C> {
             Ok(Ok(confirmed)) => confirmed.map_err(not_done),
             // The leader is dropped only with this store.
             Ok(Err(_)) => Err(not_done(Refusal::Deposed)),
-            Err(_) => Err(NotDone::Fails(StoreError::OutcomeUnknown(format!(
-                "no majority of the nodes answered within {ANSWER_TIME_MAX:?}"
-            )))),
+            Err(_) => {
+                let who =
+                    if self.has_one_node() { "Redis did not answer" } else { "no majority of the nodes answered" };
+                Err(NotDone::Fails(StoreError::OutcomeUnknown(format!("{who} within {ANSWER_TIME_MAX:?}"))))
+            }
         }
     }
 
@@ -212,5 +214,5 @@ pub(super) fn no_leader() -> StoreError {
 }
 
 pub(super) fn unheard() -> StoreError {
-    StoreError::Unavailable("no majority of the nodes answers".to_owned())
+    StoreError::Unavailable("the store does not answer the server that leads the partition of this lock".to_owned())
 }

@@ -58,7 +58,9 @@ fn an_operator_uses_the_admin_port() {
     let taken = server.run(&["acquire", "a", "--ttl", "1m"]).expect(0);
     let token = taken.field("token");
     let revoke = ["force-release", "a", "--token", token, "--reason", "it is stuck"];
-    server.run(&revoke).expect(69).says("the admin port");
+    // The port of locks says where these calls are.
+    server.run(&revoke).expect(69).says("on the admin port").says("127.0.0.1:7429").says("nothing was done");
+    server.run(&["drain"]).expect(69).says("on the admin port").says("--admin-service everywhere");
     let on_admin =
         |arguments: &[&str]| Process::start(&mut fencepost(&[arguments, &["--server", &admin]].concat())).ended();
     on_admin(&revoke).expect(0);
@@ -68,8 +70,11 @@ fn an_operator_uses_the_admin_port() {
 }
 
 #[tokio::test]
-async fn by_default_admin_service_is_on_both_ports() {
-    let (server, admin) = start(&[]);
+async fn by_default_admin_service_is_on_the_admin_port_only() {
+    let mut command = fencepost(&["serve", "--print-config"]);
+    let printed = Process::start(command.env_remove("FENCEPOST_ADMIN_SERVICE")).ended().expect(0);
+    assert!(printed.out.contains("\nadmin_service = \"admin\"\n"), "{printed:?}");
+    let (server, admin) = start(&["--admin-service", "everywhere"]);
     let main = server.url.trim_start_matches("http://").to_owned();
     for address in [main, admin] {
         let names = listed(&address).await;

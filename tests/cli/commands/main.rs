@@ -15,6 +15,7 @@ mod export;
 mod help;
 mod hold;
 mod marks;
+mod one_redis;
 mod port_file;
 mod quorum;
 mod recipes;

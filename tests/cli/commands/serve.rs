@@ -31,6 +31,38 @@ fn all_problems_are_reported_together() {
 }
 
 #[test]
+fn a_misspelt_variable_is_refused_and_those_of_others_are_not() {
+    let with = |variables: &[(&str, &str)]| {
+        Process::start(fencepost(&["serve", "--print-config"]).envs(variables.iter().copied())).ended()
+    };
+    // It would serve from memory, beside servers on the Redis that was meant.
+    with(&[("FENCEPOST_STOR", "redis://:s3cret@a")]).expect(78).says("FENCEPOST_STOR").says("mean FENCEPOST_STORE?");
+    // It would serve without client authentication.
+    with(&[("FENCEPOST_TLS_CLIENTCA", "ca.pem")]).expect(78).says("did you mean FENCEPOST_TLS_CLIENT_CA?");
+    with(&[("FENCEPOST_PORT", "7420")]).expect(78).says("FENCEPOST_PORT: no such variable");
+    with(&[("FENCEPOST_SERVER", "a:1"), ("FENCEPOST_TOKEN", "7"), ("FENCEPOST_BIN", "fencepost")]).expect(0);
+    // Kubernetes sets these in each pod beside a Service fencepost-admin.
+    with(&[
+        ("FENCEPOST_ADMIN_SERVICE_HOST", "10.96.0.7"),
+        ("FENCEPOST_ADMIN_SERVICE_PORT", "7429"),
+        ("FENCEPOST_ADMIN_PORT", "tcp://10.96.0.7:7429"),
+    ])
+    .expect(0);
+}
+
+#[test]
+fn a_command_refuses_the_default_server_where_another_one_was_meant() {
+    let server = Server::start();
+    let mut command = fencepost(&["acquire", "a"]);
+    Process::start(command.env("FENCEPOST_SERVR", &server.url))
+        .ended()
+        .expect(2)
+        .says("did you mean FENCEPOST_SERVER?");
+    let mut named = fencepost(&["acquire", "a", "--server", &server.url]);
+    Process::start(named.env("FENCEPOST_SERVR", "b:1")).ended().expect(0);
+}
+
+#[test]
 fn a_port_in_use_is_reported() {
     let server = Server::start();
     let taken = server.url.trim_start_matches("http://");
@@ -43,6 +75,14 @@ fn the_text_log_has_the_address() {
     let line = log.lines().find(|line| line.contains("listening")).unwrap();
     assert!(line.contains(" INFO ") && line.contains("addr=127.0.0.1:") && line.contains("store=memory:"), "{line}");
     assert!(!log.contains('\u{1b}'), "no colours without a terminal: {line}");
+}
+
+#[test]
+fn memory_that_other_machines_can_reach_is_warned_of() {
+    let warns = |server: &Server| server.log().lines().any(|line| line.contains("WARN") && line.contains("is memory"));
+    assert!(!warns(&Server::start()));
+    let reachable = Server::start_at("0.0.0.0:0", &["--plaintext"], &[]);
+    assert!(warns(&reachable), "{}", reachable.log());
 }
 
 #[test]

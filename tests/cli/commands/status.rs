@@ -2,7 +2,7 @@
 
 use crate::{
     redis::Redis,
-    support::{Process, Server, await_that, fencepost},
+    support::{Process, Server, await_some, await_that, fencepost},
 };
 use nix::sys::signal::Signal;
 
@@ -15,32 +15,60 @@ fn a_ready_server_shows_its_leases_and_waiters() {
     let waiting = server.spawn(&["acquire", "a", "--wait", "1m"]);
     await_that("a waiter", || server.waiters("a") == 1);
     let shown = server.run(&["status"]).expect(0);
-    assert_eq!(shown.field("server"), format!("{} is ready, store memory", server.url));
+    let json = server.run(&["status", "--json"]).expect(0).json();
+    let id = json["servers"][0]["store_id"].as_str().unwrap();
+    assert_eq!(shown.field("server"), format!("{} is ready, store memory {id}", server.url));
     assert!(shown.field("store").starts_with("answered in "), "{shown:?}");
     assert_eq!((shown.field("leases"), shown.field("waiters")), ("2", "1"));
-    let json = server.run(&["status", "--json"]).expect(0).json();
     assert_eq!(json["servers"][0]["store"], "memory");
     assert_eq!((&json["servers"][0]["state"], &json["store"]["leases"]), (&"ready".into(), &2.into()));
     waiting.signal(Signal::SIGTERM);
 }
 
 #[test]
-fn each_server_shows_the_kind_of_its_store_and_nothing_else_of_it() {
+fn servers_that_do_not_share_a_store_are_told_apart() {
     let redis = Redis::start(&["--requirepass", "s3cret"]);
-    let store = format!("redis://:s3cret@127.0.0.1:{}", redis.port);
-    let (shared, alone) = (Server::start_with(&["--store", &store]), Server::start());
-    let both = format!("{},{}", shared.url, alone.url);
-    let status = |more: &[&str]| Process::start(fencepost(&["status", "--server", &both]).args(more)).ended();
+    let store = |database: u8| format!("redis://:s3cret@127.0.0.1:{}/{database}", redis.port);
+    let (url, other_url) = (store(0), store(1));
+    let [one, two] = [(); 2].map(|()| Server::start_with(&["--store", &url]));
+    let (other, alone) = (Server::start_with(&["--store", &other_url]), Server::start());
+    let all = format!("{},{},{},{}", one.url, two.url, other.url, alone.url);
+    let shared = format!("{},{}", one.url, two.url);
+    let run = |servers: &str, words: &[&str]| Process::start(fencepost(words).args(["--server", servers])).ended();
+    let ids = || {
+        let status = run(&all, &["status", "--json"]).json();
+        let id = |number: usize| Some(status["servers"][number]["store_id"].as_str()?.to_owned());
+        Some([id(0)?, id(1)?, id(2)?, id(3)?])
+    };
     // A server listens before it has reached its store.
-    await_that("both servers are ready", || status(&[]).code == 0);
-    let text = status(&[]);
-    assert!(text.out.contains(&format!("{} is ready, store redis\n", shared.url)), "{text:?}");
-    assert!(text.out.contains(&format!("{} is ready, store memory\n", alone.url)), "{text:?}");
-    let json = status(&["--json"]);
-    assert_eq!(json.json()["servers"][0]["store"], "redis");
+    let ids = await_some("all servers know their stores", ids);
+    await_that("both servers are ready", || run(&shared, &["status"]).code == 0);
+    assert!(ids[0] == ids[1] && ids[0] != ids[2] && ids[0] != ids[3] && ids[2] != ids[3], "{ids:?}");
+    let text = run(&all, &["status"]).expect(1);
+    assert!(text.out.contains(&format!("{} is ready, store redis {}\n", one.url, ids[0])), "{text:?}");
+    assert!(text.out.contains(&format!("{} is ready, store memory {}\n", alone.url, ids[3])), "{text:?}");
+    assert!(text.out.contains("these servers do not share a store"), "{text:?}");
+    let json = run(&all, &["status", "--json"]).expect(1);
+    assert!(json.json()["divided"].as_str().unwrap().contains("do not share a store"), "{json:?}");
     for shown in [text.out, json.out] {
         assert!(!shown.contains("s3cret") && !shown.contains(&redis.port.to_string()), "{shown}");
     }
+    let divided = format!("{},{}", one.url, alone.url);
+    for words in [&["acquire", "a"][..], &["hold", "a"], &["run", "a", "--", "true"]] {
+        let words: Vec<_> = [&words[..1], &["--server", &divided], &words[1..]].concat();
+        Process::start(&mut fencepost(&words)).ended().expect(64).says("do not share a store");
+    }
+    assert!(one.is_free("a") && alone.is_free("a"));
+    run(&shared, &["acquire", "a"]).expect(0);
+    // Who is away is not waited for.
+    run(&format!("{},127.0.0.1:1", one.url), &["acquire", "b"]).expect(0);
+    // The store that Redis forgets and gets back is the same one.
+    redis.command(&["FLUSHALL"]);
+    await_that("the servers are ready again", || {
+        run(&shared, &["status"]).code == 0 && run(&shared, &["get", "b"]).code == 0
+    });
+    let after = run(&shared, &["status", "--json"]).json();
+    assert_eq!(after["servers"][0]["store_id"].as_str(), Some(ids[0].as_str()), "{after}");
 }
 
 #[test]
@@ -50,7 +78,7 @@ fn servers_that_are_not_ready_are_named() {
     let both = format!("{},127.0.0.1:1", server.url);
     let shown = Process::start(&mut fencepost(&["status", "--server", &both])).ended().expect(1);
     assert!(
-        shown.out.contains("127.0.0.1:1 is unreachable: ") && shown.out.contains(" is ready, store memory\n"),
+        shown.out.contains("127.0.0.1:1 is unreachable: ") && shown.out.contains(" is ready, store memory "),
         "{shown:?}"
     );
     Process::start(&mut fencepost(&["status", "--server", "127.0.0.1:1"])).ended().expect(69).says("cannot reach");

@@ -76,3 +76,21 @@ fn with_tls_the_service_does_not_say_h2c() {
     assert!(base.contains("appProtocol: kubernetes.io/h2c") && !tls.contains("h2c"), "{tls}");
     assert!(tls.contains("name: FENCEPOST_TLS_CERT"), "{tls}");
 }
+
+#[test]
+fn servers_reach_redis_and_its_sentinels() {
+    let text = read("deploy/kubernetes/base/network.yaml");
+    let egress = text.split_once("egress:").unwrap().1;
+    for port in ["port: 6379 ", "port: 26379 "] {
+        assert!(egress.contains(port), "{port} {egress}");
+    }
+}
+
+/// A server refuses variables that it does not know: Kubernetes is not to add any.
+#[test]
+fn a_pod_has_the_variables_of_its_manifest_only() {
+    for folder in ["base", "tls"] {
+        let text = rendered(folder);
+        assert!(text.contains("enableServiceLinks: false\n"), "{text}");
+    }
+}

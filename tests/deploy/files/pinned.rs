@@ -44,9 +44,32 @@ fn variables_are_options_of_the_server() {
 #[test]
 fn the_file_of_the_service_has_options_that_exist() {
     let mut command = fencepost(&["serve", "--print-config", "--config", "deploy/systemd/fencepost.toml"]);
-    let command = command.current_dir(ROOT).env_remove("FENCEPOST_ADMIN_LISTEN");
+    let command = command.current_dir(ROOT).env_remove("FENCEPOST_ADMIN_LISTEN").env_remove("FENCEPOST_ADMIN_SERVICE");
     let printed = Process::start(command).ended().expect(0).out;
-    assert!(printed.contains("admin_service = \"admin\""), "{printed}");
+    // Nobody reads lease ids on the network.
+    for line in ["listen = \"127.0.0.1:7420\"", "plaintext = false", "admin_service = \"admin\""] {
+        assert!(printed.lines().any(|printed| printed == line), "{line} {printed}");
+    }
+}
+
+#[test]
+fn no_file_offers_the_calls_of_operators_to_clients() {
+    for path in ["compose/single.yaml", "compose/replicas.yaml", "compose/tls.yaml", "kubernetes/base/deployment.yaml"]
+    {
+        assert!(!read(&format!("deploy/{path}")).contains("everywhere"), "{path}");
+    }
+}
+
+#[test]
+fn the_lines_for_tls_in_the_file_of_the_service_are_options() {
+    let text = read("deploy/systemd/fencepost.toml");
+    let (plain, tls) = text.split_once("listen = \"127.0.0.1:7420\"\n").unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), format!("{plain}{}", tls.replace("# listen", "listen").replace("# tls_", "tls_")))
+        .unwrap();
+    let printed =
+        Process::start(fencepost(&["serve", "--print-config", "--config"]).arg(file.path())).ended().expect(0);
+    assert!(printed.out.contains("listen = \":7420\"") && printed.out.contains("clients.crt"), "{printed:?}");
 }
 
 #[test]

@@ -55,6 +55,28 @@ fn prometheus_accepts_its_configuration_and_the_alerts() {
     fails(&mut promtool(&["check", "config", wrong.path().to_str().unwrap()]), "static");
 }
 
+/// Whoever is woken by an alert finds what to do.
+#[test]
+fn each_alert_links_to_its_section() {
+    let (alerts, page) = (read("deploy/prometheus/alerts.yml"), read("docs/operating.md"));
+    let mut alerts: Vec<_> = alerts.split("- alert: ").skip(1).collect();
+    assert!(alerts.len() > 20, "{}", alerts.len());
+    for alert in &mut alerts {
+        let name = alert.lines().next().unwrap();
+        let link = alert.lines().find_map(|line| line.trim().strip_prefix("runbook_url: ")).unwrap_or_default();
+        let (file, anchor) = link.split_once('#').unwrap_or_else(|| panic!("{name} has no runbook"));
+        assert!(file.starts_with("https://") && file.ends_with("/docs/operating.md"), "{link}");
+        // GitHub makes the anchor of a heading in this way.
+        let section = page.split("\n### ").find(|section| section.lines().next() == Some(name));
+        assert_eq!(anchor, name.to_lowercase());
+        let section = section.unwrap_or_else(|| panic!("docs/operating.md has no section {name}"));
+        let severity = if alert.contains("severity: page") { "**Page**" } else { "*Ticket*" };
+        assert!(section.lines().nth(2).unwrap().starts_with(severity), "{name} {severity} {section}");
+    }
+    let sections = page.lines().filter(|line| line.starts_with("### Fencepost")).count();
+    assert_eq!(sections, alerts.len(), "a section without an alert");
+}
+
 #[test]
 fn alerts_fire_when_they_should_and_only_then() {
     passes(&mut promtool(&["test", "rules", "deploy/prometheus/alerts_test.yml"]));
@@ -64,16 +86,6 @@ fn alerts_fire_when_they_should_and_only_then() {
         let silent = format!("        alertname: {name}\n      - ");
         assert!(tests.contains(&fires), "no test in which {name} fires");
         assert!(tests.contains(&silent), "no test in which {name} is silent");
-    }
-}
-
-/// Whoever is woken by an alert finds it in the documents.
-#[test]
-fn each_alert_is_in_the_documents() {
-    let pages = files_in("docs").into_iter().filter(|path| path.ends_with(".md"));
-    let pages: String = pages.map(|path| read(&path)).collect();
-    for name in alert_names(&read("deploy/prometheus/alerts.yml")) {
-        assert!(pages.contains(&format!("`{name}`")), "{name} is not in docs/");
     }
 }
 

@@ -6,6 +6,7 @@ mod acl;
 mod clock;
 mod clocks;
 mod damage;
+mod disk;
 mod doctor;
 mod faults;
 mod listing;

@@ -109,9 +109,9 @@ async fn who_is_not_let_in_is_told_what_to_do() {
         let why = unavailable(kept.node.connection(1));
         assert!(!why.contains("cret") && !*kept.node.up().borrow(), "{why}");
     };
-    because("", "Redis wants a password").await;
-    because(":s3cretX@", "does not accept the user or the password").await;
-    because("nobody:s3cret@", "does not accept the user or the password").await;
+    because("", "Redis answers, and wants a password").await;
+    because(":s3cretX@", "Redis answers, and does not accept the user or the password").await;
+    because("nobody:s3cret@", "Redis answers, and does not accept the user or the password").await;
     redis.command(&["ACL", "SETUSER", "blind", "on", ">s3cret", "~*", "&*", "+@all", "-info"]);
     because("blind:s3cret@", "ACL SETUSER").await;
     redis.command(&["ACL", "SETUSER", "mute", "on", ">s3cret", "~*", "&*", "+@all", "-evalsha"]);

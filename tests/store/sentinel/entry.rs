@@ -18,9 +18,9 @@ async fn sentinels_and_their_primary_have_passwords_of_their_own() {
         (
             ":watch@",
             "?sentinel_password=watch",
-            "as the primary of main: Redis does not accept the user or the password",
+            "as the primary of main: Redis answers, and does not accept the user or the password",
         ),
-        ("", "?sentinel_password=watch", "as the primary of main: Redis wants a password"),
+        ("", "?sentinel_password=watch", "as the primary of main: Redis answers, and wants a password"),
     ] {
         Kept::to(&url(who, more)).goes_down(says).await;
     }

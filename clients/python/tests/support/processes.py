@@ -73,7 +73,8 @@ class Server(Process):
         folder.mkdir(parents=True, exist_ok=True)
         ports = folder / "ports"
         ports.unlink(missing_ok=True)
-        command = [binary(), "serve", "--listen", listen, "--admin-listen", admin, "--ttl-min", "200ms"]
+        command = [binary(), "serve", "--listen", listen, "--ttl-min", "200ms"]
+        command += ["--admin-listen", admin, "--admin-service", "everywhere"]
         super().__init__([*command, "--port-file", str(ports), *options], folder / "log")
         wait_for(lambda: ports.exists() or self.child.poll() is not None, f"the server listens, see {self.log}")
         assert self.child.poll() is None, self.log.read_text()

@@ -52,7 +52,8 @@ impl Server {
         let folder = tempfile::tempdir().map_err(StartError::Folder)?;
         let (port_file, log) = (folder.path().join("port"), folder.path().join("log"));
         let mut command = Command::new(&program);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "none", "--port-file"]).arg(&port_file);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--port-file"]).arg(&port_file);
+        command.args(["--admin-listen", "none", "--admin-service", "everywhere"]);
         command.args(options).stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(fs::File::create(&log).map_err(StartError::Folder)?);
         let spawned = command.spawn();

@@ -10,6 +10,8 @@ const START_TIMEOUT_MS = 20_000;
 const POLL_MS = 10;
 /** The most characters of the log that are kept. */
 const LOG_MAX = 100_000;
+/** It has one port, with what operators do too, so that a test can revoke a lease or drain the server. */
+const ADMIN = ["--admin-listen", "none", "--admin-service", "everywhere"];
 
 /** Options of a server for tests. */
 export interface ServerOptions {
@@ -54,7 +56,7 @@ export class Server implements AsyncDisposable {
     const portFile = join(folder, "port");
     const child = spawn(
       binary,
-      ["serve", "--listen", listen, "--port-file", portFile, "--admin-listen", "none", ...(options.arguments ?? [])],
+      ["serve", "--listen", listen, "--port-file", portFile, ...ADMIN, ...(options.arguments ?? [])],
       { stdio: ["ignore", "ignore", "pipe"] },
     );
     let log = "";

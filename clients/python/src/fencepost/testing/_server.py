@@ -33,7 +33,8 @@ class Server:
         self._folder = tempfile.TemporaryDirectory(prefix="fencepost-")
         ports, log = Path(self._folder.name, "ports"), Path(self._folder.name, "log")
         program = os.environ.get("FENCEPOST_BIN") or "fencepost"
-        command = [program, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "none", "--port-file", str(ports)]
+        command = [program, "serve", "--listen", "127.0.0.1:0", "--port-file", str(ports)]
+        command += ["--admin-listen", "none", "--admin-service", "everywhere"]
         try:
             with log.open("wb") as output:
                 self._process = subprocess.Popen(  # noqa: S603

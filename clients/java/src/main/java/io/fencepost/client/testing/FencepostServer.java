@@ -64,6 +64,7 @@ public final class FencepostServer implements AutoCloseable {
     if (!List.of(options).contains("--admin-listen")) {
       command.addAll(List.of("--admin-listen", "none"));
     }
+    command.addAll(List.of("--admin-service", "everywhere"));
     command.addAll(List.of("--port-file", portFile.toString()));
     command.addAll(List.of(options));
     Process process;
