@@ -57,7 +57,7 @@ fn bash_completes_the_name_of_a_lock() {
     load(&mut shell, "eval \"$(fencepost completions bash)\"");
     // Readline begins a new word at the colon, and the space is quoted.
     for (line, rest) in [("fencepost get ni\t", "ghtly:report\\ 1 "), ("fencepost get nightly:re\t", "port\\ 1 ")] {
-        shell.commands(&format!("echo \"rea\"dy"));
+        shell.commands("echo \"rea\"dy");
         shell.shows("ready");
         shell.shows("> ");
         shell.types(line);
