@@ -1,7 +1,7 @@
-//! Lock names for the completion scripts of shells: those that are held or waited for, which are the ones a server knows.
+//! Lock names for the completion scripts of shells: those that are held or waited for. A server knows no others.
 //!
-//! A person waits for it after each press of the tab key: it asks once, for a bounded time, and says nothing if there is
-//! no answer.
+//! A person waits for it after each press of the tab key: it asks once, for a bounded time, and says nothing if nobody
+//! answers.
 
 use super::{
     Cli,

@@ -66,8 +66,8 @@ impl Look {
         }
     }
 
-    /// A message of this program for stderr, with the end of its line. It may contain what others chose: names, holders,
-    /// the words of a server.
+    /// A message of this program for stderr, with the end of its line. It may contain what others chose: names,
+    /// holders, the words of a server.
     pub(super) fn message(self, style: Style, text: &str) -> String {
         const PROGRAM: &str = "fencepost:";
         let text: Vec<_> = text.lines().map(text::visible).collect();

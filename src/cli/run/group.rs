@@ -99,24 +99,21 @@ impl Group {
 
     /// Sends a signal to the command only. Returns it if it may not be signalled.
     pub(super) fn signal_leader(&self, signal: Signal) -> Vec<Process> {
-        let refused = self.leader_runs && kill(self.leader, signal) == Err(Errno::EPERM);
-        if refused {
-            self.members().into_iter().filter(|it| it.id.pid == self.leader.as_raw()).collect()
-        } else {
-            vec![]
+        if !self.leader_runs || kill(self.leader, signal) != Err(Errno::EPERM) {
+            return vec![];
         }
+        self.or_unseen(self.members().into_iter().filter(|it| it.id.pid == self.leader.as_raw()).collect())
     }
 
     /// Sends a signal to the process group, as a terminal does. Returns those that may not be signalled, if it is one
     /// that asks to exit.
     pub(super) fn signal(&self, signal: Signal) -> Vec<Process> {
-        let error = self.leader_runs && killpg(self.leader, signal) == Err(Errno::EPERM);
-        match (is_termination(signal), self.tree.is_some()) {
+        let nobody = self.leader_runs && killpg(self.leader, signal) == Err(Errno::EPERM);
+        match (is_termination(signal), nobody) {
             (false, _) => vec![],
+            (true, true) => self.or_unseen(self.members()),
             // The call succeeds if it reaches one of several.
-            (true, true) => refusing(&self.members(), None),
-            (true, false) if error => self.members(),
-            (true, false) => vec![],
+            (true, false) => refusing(&self.members(), None),
         }
     }
 
@@ -197,14 +194,26 @@ impl Group {
 
     /// The process group, as far as it can be seen.
     fn members(&self) -> Vec<Process> {
-        let group = self.leader.as_raw();
         match &self.tree {
-            Some(tree) => tree.look().living.into_iter().filter(|process| process.group == group).collect(),
-            None => {
-                let id = Id { pid: group, started: 0 };
-                vec![Process { id, parent: 0, group, name: String::new(), state: State::Running }]
+            Some(tree) => {
+                let group = self.leader.as_raw();
+                tree.look().living.into_iter().filter(|process| process.group == group).collect()
             }
+            None => self.or_unseen(vec![]),
         }
+    }
+
+    /// These, or the process group as a whole if /proc shows none of them: it may hide other users' processes.
+    fn or_unseen(&self, seen: Vec<Process>) -> Vec<Process> {
+        let group = self.leader.as_raw();
+        let whole = || Process {
+            id: Id { pid: group, started: 0 },
+            parent: 0,
+            group,
+            name: String::new(),
+            state: State::Running,
+        };
+        if seen.is_empty() { vec![whole()] } else { seen }
     }
 }
 

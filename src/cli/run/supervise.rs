@@ -1,7 +1,7 @@
 //! Supervises the command and its lease, from the start of the command to the exit of its last process.
 //!
-//! No process of the command runs once another holder can have the lock, unless `run` itself is paused or killed, or the
-//! system does not permit `run` to stop a process. The token covers these cases.
+//! No process of the command runs once another holder can have the lock, unless `run` itself is paused or killed, or
+//! the system does not permit `run` to stop a process. The token covers these cases.
 
 use super::{
     group::{Event, Group},

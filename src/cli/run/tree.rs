@@ -73,7 +73,7 @@ pub(super) fn refusing(processes: &[Process], signal: impl Into<Option<Signal>> 
     processes.iter().filter(refuses).cloned().collect()
 }
 
-/// Signals this process, and never another one that has got its pid since. Without a signal it only asks whether it may.
+/// Signals this process, and never another one that has got its pid since. Without a signal, only asks whether it may.
 fn send(process: &Process, signal: Option<Signal>) -> Result<(), Errno> {
     let (Some(pid), raw) = (Pid::from_raw(process.id.pid), nix::unistd::Pid::from_raw(process.id.pid)) else {
         return Ok(());

@@ -57,7 +57,7 @@ fn bash_completes_the_name_of_a_lock() {
     load(&mut shell, "eval \"$(fencepost completions bash)\"");
     // Readline begins a new word at the colon, and the space is quoted.
     for (line, rest) in [("fencepost get ni\t", "ghtly:report\\ 1 "), ("fencepost get nightly:re\t", "port\\ 1 ")] {
-        shell.commands(&format!("echo \"rea\"dy"));
+        shell.commands("echo \"rea\"dy");
         shell.shows("ready");
         shell.shows("> ");
         shell.types(line);
@@ -67,18 +67,18 @@ fn bash_completes_the_name_of_a_lock() {
     }
 }
 
-/// Whether the shell is installed. Machines that build the program often lack it.
-fn is_installed(shell: &str) -> bool {
+/// The shell, if it is installed. Machines that build the program often lack it.
+fn installed(shell: &str) -> Option<Command> {
     let found = Command::new(shell).args(["-c", "true"]).output().is_ok_and(|ran| ran.status.success());
     if !found {
         eprintln!("skipped: {shell} is not installed");
     }
-    found
+    found.then(|| Command::new(shell))
 }
 
 #[test]
 fn zsh_completes_the_name_of_a_lock() {
-    if !is_installed("zsh") {
+    if installed("zsh").is_none() {
         return;
     }
     let server = Server::start();
@@ -95,9 +95,7 @@ fn zsh_completes_the_name_of_a_lock() {
 
 #[test]
 fn fish_completes_the_name_of_a_lock() {
-    if !is_installed("fish") {
-        return;
-    }
+    let Some(mut command) = installed("fish") else { return };
     let server = Server::start();
     hold(&server, &["nightly:report 1"]);
     let path = std::path::Path::new(env!("CARGO_BIN_EXE_fencepost")).parent().unwrap().display().to_string();
@@ -105,7 +103,6 @@ fn fish_completes_the_name_of_a_lock() {
         "set -x PATH {path} $PATH; fencepost completions fish | source; complete -C 'fencepost get ni'; \
          complete -C 'fencepost get '"
     );
-    let mut command = Command::new("fish");
     command.args(["--no-config", "-c", &script]).env("FENCEPOST_SERVER", &server.url);
     assert_eq!(Process::start(&mut command).ended().expect(0).out, "nightly:report 1\nnightly:report 1\n");
 }
