@@ -1,6 +1,7 @@
 package io.fencepost.client.testing;
 
 import java.io.IOException;
+import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -114,13 +115,30 @@ public final class FencepostServer implements AutoCloseable {
   }
 
   /**
-   * Stops the process ({@code SIGSTOP}): connections stay open, and nobody answers.
+   * Stops the process ({@code SIGSTOP}): connections stay open, and nobody answers from then on.
    *
    * @throws IOException if the system has no command {@code kill}
    * @throws InterruptedException if the thread is interrupted
    */
   public void pause() throws IOException, InterruptedException {
     signal("-STOP");
+    // On a busy machine, threads run on for a moment after the signal.
+    Path threads = Path.of("/proc", Long.toString(process.pid()), "task");
+    while (process.isAlive() && Files.isDirectory(threads) && !areStopped(threads)) {
+      process.waitFor(1, TimeUnit.MILLISECONDS);
+    }
+  }
+
+  private static boolean areStopped(Path threads) throws IOException {
+    try (DirectoryStream<Path> all = Files.newDirectoryStream(threads)) {
+      for (Path thread : all) {
+        String stat = Files.readString(thread.resolve("stat"));
+        if (!stat.substring(stat.lastIndexOf(')') + 1).startsWith(" T")) {
+          return false;
+        }
+      }
+    }
+    return true;
   }
 
   /**
