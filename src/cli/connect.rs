@@ -153,7 +153,7 @@ impl FailedCall {
                 UNAVAILABLE,
                 format!(
                     "{servers} does not implement this call: it is not a Fencepost server, or older than this program, \
-                     or offers the call on its other port"
+                     or this is its admin port"
                 ),
             ),
             (code, _) => Failure::new(UNAVAILABLE, format!("{servers} refused the call: {message} ({code})")),

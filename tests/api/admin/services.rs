@@ -60,7 +60,7 @@ fn an_operator_uses_the_admin_port() {
     let revoke = ["force-release", "a", "--token", token, "--reason", "it is stuck"];
     // The port of locks says where these calls are.
     server.run(&revoke).expect(69).says("on the admin port").says("127.0.0.1:7429").says("nothing was done");
-    server.run(&["drain"]).expect(69).says("on the admin port").says("--admin-service everywhere");
+    server.run(&["drain", "--yes"]).expect(69).says("on the admin port").says("--admin-service everywhere");
     let on_admin =
         |arguments: &[&str]| Process::start(&mut fencepost(&[arguments, &["--server", &admin]].concat())).ended();
     on_admin(&revoke).expect(0);

@@ -41,14 +41,24 @@ impl Running {
             fs::set_permissions(open, Permissions::from_mode(0o777)).unwrap();
         }
         let errors = File::create(folder.path().join("stderr")).unwrap();
-        let mut command = Command::new("setpriv");
+        // Without the ignored signals that children inherit.
+        let mut command = Command::new("env");
         command
+            .args(["--default-signal", "setpriv"])
             .args(["--reuid=65534", "--keep-groups", "--inh-caps=-all,+setuid", "--ambient-caps=-all,+setuid"])
             .arg(binary)
             .args(["run", "a", "--ttl", "30s", "--", "sh", "-c", &script(&marks.path())])
             .env("FENCEPOST_SERVER", &server.url);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).spawn().unwrap();
         Some(Self { server, child, marks, folder })
+    }
+
+    /// The pid of the work, once it is `sleep`: messages name the program.
+    fn pid(&self) -> String {
+        let pid = self.marks.await_value("pid");
+        let name = format!("/proc/{pid}/comm");
+        await_that("the work is sleep", || fs::read_to_string(&name).is_ok_and(|name| name.trim() == "sleep"));
+        pid
     }
 
     fn token(&self) -> String {
@@ -87,7 +97,7 @@ fn work(marks: &str) -> String {
 #[test]
 fn a_signal_that_does_not_reach_the_command_is_reported() {
     let Some(mut running) = Running::start(work) else { return };
-    let (pid, token) = (running.marks.await_value("pid"), running.token());
+    let (pid, token) = (running.pid(), running.token());
     for name in [Signal::SIGTERM, Signal::SIGINT] {
         running.signal(name);
         let undelivered = format!("{name} was not delivered, because run may not signal process {pid} (sleep)");
@@ -103,7 +113,7 @@ fn a_signal_that_does_not_reach_the_command_is_reported() {
 #[test]
 fn a_command_that_cannot_be_killed_is_named_with_its_token_when_the_lease_is_revoked() {
     let Some(mut running) = Running::start(work) else { return };
-    let (pid, token) = (running.marks.await_value("pid"), running.token());
+    let (pid, token) = (running.pid(), running.token());
     running.server.run(&["force-release", "a", "--token", &token, "--reason", "it is stuck"]).expect(0);
     assert_eq!(running.ended().code(), Some(70));
     assert!(!is_gone(&pid));
@@ -116,7 +126,7 @@ fn a_command_that_cannot_be_killed_is_named_with_its_token_when_the_lease_is_rev
 fn the_lock_is_kept_until_a_process_that_cannot_be_stopped_has_exited() {
     let script = |marks: &str| format!("(exec >/dev/null 2>&1; {}) & sleep 0.5; exit 3", work(marks));
     let Some(mut running) = Running::start(script) else { return };
-    let (pid, token) = (running.marks.await_value("pid"), running.token());
+    let (pid, token) = (running.pid(), running.token());
     running.await_message("left processes behind");
     running.await_message(&format!("process {pid} (sleep) still runs under token {token}: run may not stop it"));
     running.await_message("the lock is kept until it has exited");
