@@ -102,7 +102,10 @@ fn runs_as_a_worker_if_configured() {
                 say("written");
             }
             "await-lost" => say(&format!("{}", runtime.block_on(lock.lost()))),
-            "release" => return say(&format!("{:?}", runtime.block_on(lock.release()).unwrap().end)),
+            "release" => {
+                let end = runtime.block_on(lock.release()).unwrap().end;
+                return say(&end.map_or("not known".to_owned(), |end| format!("{end:?}")));
+            }
             _ => panic!("no such order: {line}"),
         }
     }
