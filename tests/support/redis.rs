@@ -192,6 +192,14 @@ impl Redis {
         found.unwrap_or_else(|| panic!("no {field} in INFO {section}")).trim().to_owned()
     }
 
+    /// Whether these fields of `INFO replication` have these values. False at a moment when Redis closes its
+    /// connections, as it does when its role changes.
+    pub(crate) fn replicates(&self, fields: &[(&str, &str)]) -> bool {
+        let Ok(answer) = ask(self.port, self.password.as_deref(), &["INFO", "replication"]) else { return false };
+        let text = answer.text();
+        fields.iter().all(|(field, value)| text.lines().any(|line| line.trim() == format!("{field}:{value}")))
+    }
+
     /// How often a command has run since the start or CONFIG RESETSTAT.
     pub(crate) fn calls(&self, command: &str) -> u64 {
         let text = self.command(&["INFO", "commandstats"]).text();

@@ -35,7 +35,7 @@ async fn token(server: &Server) -> u64 {
 
 /// The server goes on with this primary.
 async fn goes_on(server: &Server, primary: &Redis) -> u64 {
-    until("the replica is promoted", || primary.info("replication", "role") == "master").await;
+    until("the replica is promoted", || primary.replicates(&[("role", "master")])).await;
     let before = primary.calls("evalsha");
     let mut newest = 0;
     // One more than the grant that shows that the server is there: a call may still have been under way elsewhere.
@@ -58,7 +58,7 @@ async fn a_server_goes_on_after_a_failover_by_hand_and_after_a_death() {
     // The former primary follows, and Sentinel begins no second failover for twice its failover-timeout.
     until("the former primary follows", || {
         let [old, _] = &world.redis;
-        old.info("replication", "role") == "slave" && old.info("replication", "master_link_status") == "up"
+        old.replicates(&[("role", "slave"), ("master_link_status", "up")])
     })
     .await;
     world.redis[1].kill();
@@ -80,7 +80,7 @@ async fn an_old_primary_that_is_cut_off_from_the_sentinels_is_left() {
     until("a majority names the new primary", || world.votes_for(new) >= 2).await;
     let took = kept.moves_to(new).await;
     assert!(took < Duration::from_secs(4), "{took:?}");
-    until("commands run on the new primary", || new.info("replication", "role") == "master").await;
+    until("commands run on the new primary", || new.replicates(&[("role", "master")])).await;
     kept.count().await.unwrap();
     assert_eq!(kept.places().unwrap(), [place(new)]);
 }
