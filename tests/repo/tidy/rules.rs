@@ -21,8 +21,8 @@ const WORDS_OF_LOCKS: [&str; 9] =
     ["lease", "holder", "waiter", "token", "fencing", "bucket", "grant", "acquire", "renewal"];
 
 /// Programs that tests may start, because `.ci/setup` installs them.
-const INSTALLED: [&str; 8] =
-    ["cc", "haproxy", "nginx", "openssl", "promtool", "python3", "redis-server", "systemd-analyze"];
+const INSTALLED: [&str; 9] =
+    ["cc", "fish", "haproxy", "nginx", "openssl", "promtool", "python3", "redis-server", "systemd-analyze"];
 /// Programs that tests may start, because a minimal Debian has them, or the README requires them.
 const PRESENT: [&str; 6] = ["env", "git", "setpriv", "setsid", "sh", "unshare"];
 
