@@ -16,7 +16,7 @@ use std::{
 pub(crate) struct ServerArgs {
     /// Address of the server: host:port, https://host:port (TLS) or unix:/path; several (repeated, or separated by
     /// commas) are replicas of one service [env: FENCEPOST_SERVER] [default: 127.0.0.1:7420]
-    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = address)]
     server: Vec<String>,
     #[command(flatten)]
     tls: TlsArgs,
@@ -146,6 +146,13 @@ pub(crate) struct LeaseArgs {
     /// Lease id that acquire printed; a secret, so prefer the variable
     #[arg(long, value_name = "ID", env = "FENCEPOST_LEASE_ID", hide_env_values = true)]
     pub lease_id: String,
+}
+
+/// An address, which must not be empty: the value of an unset variable names no server, and the default one may be
+/// another than the one that was meant. `drain` would end it.
+fn address(text: &str) -> Result<String, String> {
+    let address = text.trim();
+    if address.is_empty() { Err("must not be empty".to_owned()) } else { Ok(address.to_owned()) }
 }
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {

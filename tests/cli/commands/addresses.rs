@@ -186,6 +186,11 @@ fn a_server_that_the_command_line_does_not_name_is_not_drained_by_accident() {
         let mut command = fencepost(&[&["drain"], flags].concat());
         Process::start(command.env("FENCEPOST_SERVER", &list)).ended()
     };
+    // The value of an unset variable.
+    for empty in ["", " ", ",", "127.0.0.1:1,"] {
+        drain(&["--server", empty]).expect(2).says("--server").says("must not be empty");
+        drain(&["--yes", "--server", empty]).expect(2);
+    }
     let refused = drain(&[]).expect(64).says(address(&first)).says("--yes");
     assert!(!refused.err.contains(address(&second)), "{refused:?}");
     first.run(&["status"]).expect(0);
