@@ -130,6 +130,15 @@ async def test_another_service(failing: Failing) -> None:
     assert took < AT_ONCE
 
 
+async def test_another_service_refuses_each_of_many_acquires_over_asyncio() -> None:
+    with ports.foreign_grpc() as address:
+        for _ in range(100):
+            async with aio.Client(address) as client:
+                # Never OutcomeUnknown: nothing is sent before the server has accepted the session.
+                with pytest.raises(fencepost.Refused):
+                    await client.acquire("a")
+
+
 async def test_the_admin_port(failing: Failing, tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     with Server(tmp_path, admin=address):

@@ -313,9 +313,13 @@ class _Stream:
             call = start(metadata=metadata)
             writer: asyncio.Task[None] | None = None
             try:
-                await call.wait_for_connection()
-                driver.connected(session)
-                writer = asyncio.get_running_loop().create_task(self._write(call))
+                # Nothing is written before the server has accepted the call. A write that meets the end of a call
+                # replaces the status of the server by INTERNAL (`_StreamRequestMixin._write` in grpc.aio 1.76): it
+                # would be lost why the session was refused, and that nothing was done.
+                await call.initial_metadata()
+                if not call.done():
+                    driver.connected(session)
+                    writer = asyncio.get_running_loop().create_task(self._write(call))
                 async for response in call:
                     driver.received(session, response)
             except grpc.aio.AioRpcError as error:
