@@ -115,7 +115,7 @@ export class Http2 {
   /** Checks that the server is there, unless it was heard lately. Without an answer in time the connection ends. */
   async check(timeout: number): Promise<void> {
     if (this.#session.destroyed || now() - this.#heardAt < this.#pings.interval) return;
-    await (this.#pinging ??= this.#ping(timeout));
+    await this.#ping(timeout);
   }
 
   /** Takes no further requests, and ends with the last one. */
@@ -141,7 +141,7 @@ export class Http2 {
       if (this.#session.destroyed) return;
       const since = this.#unansweredSince;
       if (since !== undefined && now() - since >= this.#pings.unanswered) {
-        void (this.#pinging ??= this.#ping(Math.min(this.#pings.timeout, CONNECT_TIMEOUT_MS)));
+        void this.#ping(Math.min(this.#pings.timeout, CONNECT_TIMEOUT_MS));
       } else {
         this.#watchAnswer();
       }
@@ -151,6 +151,10 @@ export class Http2 {
   #watch(): void {
     if (this.#timer !== undefined || this.#requests === 0 || this.#session.destroyed) return;
     this.#timer = after(this.#heardAt + this.#pings.interval - now(), () => {
+      if (this.#requests === 0) {
+        this.#timer = undefined;
+        return;
+      }
       void this.check(this.#pings.timeout).then(() => {
         this.#timer = undefined;
         this.#watch();
@@ -158,21 +162,24 @@ export class Http2 {
     });
   }
 
+  /**
+   * Resolves when a ping is answered or the connection has ended. Only one ping is in flight, but each caller has its
+   * own timeout: a call must not wait as long as a check in the background does.
+   */
   #ping(timeout: number): Promise<void> {
-    return new Promise((resolve) => {
-      const cancel = afterReading(timeout, () => {
-        const text = `it fell silent: no answer to a ping within ${seconds(timeout)}`;
-        this.close(new ConnectError(text, Code.Unavailable));
-      });
-      const answered = (error: Error | null) => {
-        cancel();
+    const cancel = afterReading(timeout, () => {
+      const text = `it fell silent: no answer to a ping within ${seconds(timeout)}`;
+      this.close(new ConnectError(text, Code.Unavailable));
+    });
+    this.#pinging ??= new Promise<void>((resolve) => {
+      this.#session.ping((error: Error | null) => {
         this.#pinging = undefined;
         if (error === null) this.#heard();
         else this.close(error);
         resolve();
-      };
-      this.#session.ping(answered);
+      });
     });
+    return this.#pinging.then(cancel);
   }
 }
 

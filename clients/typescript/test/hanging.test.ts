@@ -121,3 +121,25 @@ void test("a connection that was idle is checked before a call is sent over it",
   // A call that was sent would have 5 s for its answer.
   await get();
 });
+
+void test("a call does not wait as long for a ping as a check in the background does", async (t) => {
+  const server = await start(t);
+  const proxy = await Proxy.start(t, server.address);
+  const address = addresses([proxy.address])[0] ?? assert.fail();
+  const pings = { interval: 100, timeout: 60_000, unanswered: 60_000 };
+  const connection = new Connection(address, { tls: new Tls(), tokens: undefined }, { isHttp2: false }, pings);
+  after(t, () => {
+    connection.close();
+    return Promise.resolve();
+  });
+  assert.equal(await connection.open(), undefined);
+  proxy.dropAnswers();
+  // While this call is open, the connection is checked in the background.
+  const unanswered = assert.rejects(connection.client.get({ lockName: "a" }));
+  const sent = performance.now();
+  await until("the check in the background has begun", () => performance.now() - sent > 500);
+  const opening = performance.now();
+  assert.notEqual(await connection.open(), undefined);
+  assert.ok(performance.now() - opening < 10_000, "the check in the background has 60 s");
+  await unanswered;
+});
