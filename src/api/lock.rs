@@ -48,7 +48,7 @@ impl<S: Store> LockService for Api<S> {
     ) -> Result<Response<Self::KeepAliveStream>, Status> {
         let caller = self.caller(&request);
         caller.dispatch(OperationKind::KeepAlive, None, ready(self.locks.check_draining())).await?;
-        Ok(Response::new(super::keepalive::serve(self, caller, request.into_inner())))
+        Ok(self.stream(super::keepalive::serve(self, caller, request.into_inner())))
     }
 
     type SessionStream = SessionStream;
@@ -59,7 +59,7 @@ impl<S: Store> LockService for Api<S> {
     ) -> Result<Response<Self::SessionStream>, Status> {
         let caller = self.caller(&request);
         caller.dispatch(OperationKind::Session, None, ready(self.locks.check_draining())).await?;
-        Ok(Response::new(super::session::serve(self, caller, request.into_inner())))
+        Ok(self.stream(super::session::serve(self, caller, request.into_inner())))
     }
 
     async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {

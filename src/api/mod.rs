@@ -6,6 +6,7 @@ mod convert;
 mod deadline;
 mod dispatch;
 mod fields;
+mod identity;
 mod keepalive;
 mod lock;
 mod pages;
@@ -16,6 +17,7 @@ mod session;
 mod status;
 
 pub use deadline::deadline;
+pub(crate) use identity::{STORE_ID_METADATA, STORE_METADATA, StoreIdentity};
 pub use routes::{Services, admin_routes, services};
 pub use status::{deadline_exceeded, request_too_slow, too_many_calls, unreadable};
 
@@ -38,8 +40,9 @@ pub fn service_names(with_admin: bool) -> &'static [&'static str] {
 }
 
 /// The RPCs over one lock service.
-struct Api<S> {
+pub struct Api<S> {
     locks: Arc<Locks<S>>,
+    store: StoreIdentity,
     drain_grace: Duration,
     metrics: Arc<CallMetrics>,
     traces: Traces,
@@ -47,8 +50,28 @@ struct Api<S> {
 }
 
 impl<S> Api<S> {
+    /// `drain_grace`: how long clients that hold leases have to move to other servers once this one drains.
+    pub(crate) fn new(
+        locks: &Arc<Locks<S>>,
+        store: StoreIdentity,
+        drain_grace: Duration,
+        metrics: &Arc<CallMetrics>,
+        traces: &Traces,
+    ) -> Self {
+        let (locks, metrics, traces) = (locks.clone(), metrics.clone(), traces.clone());
+        Self { locks, store, drain_grace, metrics, traces, pages: PageTurns::default() }
+    }
+
     fn caller<T>(&self, request: &tonic::Request<T>) -> Caller {
         Caller::of(request, &self.metrics, &self.traces)
+    }
+
+    /// The answer that begins a stream. Clients keep their leases on it, and move them to other servers: see
+    /// [`StoreIdentity`].
+    fn stream<T>(&self, messages: T) -> tonic::Response<T> {
+        let mut response = tonic::Response::new(messages);
+        self.store.add_to(response.metadata_mut());
+        response
     }
 }
 
@@ -56,6 +79,7 @@ impl<S> Clone for Api<S> {
     fn clone(&self) -> Self {
         Self {
             locks: self.locks.clone(),
+            store: self.store.clone(),
             drain_grace: self.drain_grace,
             metrics: self.metrics.clone(),
             traces: self.traces.clone(),

@@ -1,12 +1,7 @@
 //! The services of a port, and how a call finds its own.
 
-use super::{ADMIN_SERVICE, Api, HEALTH_SERVICE, LOCK_SERVICE, pages::PageTurns};
-use crate::{
-    domain::limits::REQUEST_BYTES_MAX,
-    locks::Locks,
-    store::Store,
-    telemetry::{metrics::CallMetrics, traces::Traces},
-};
+use super::{ADMIN_SERVICE, Api, HEALTH_SERVICE, LOCK_SERVICE};
+use crate::{domain::limits::REQUEST_BYTES_MAX, store::Store};
 use fencepost_proto::v1::{
     DESCRIPTORS, admin_service_server::AdminServiceServer, lock_service_server::LockServiceServer,
 };
@@ -17,9 +12,7 @@ use hyper::{
 };
 use std::{
     convert::Infallible,
-    sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 use tonic::{
     body::Body,
@@ -69,26 +62,16 @@ where
 
 /// The services of the API, with reflection and `health`. `with_admin`: AdminService is one of them.
 pub fn services<S: Store>(
-    locks: &Arc<Locks<S>>,
-    drain_grace: Duration,
-    metrics: &Arc<CallMetrics>,
-    traces: &Traces,
+    api: &Api<S>,
     health: HealthServer<impl Health>,
     with_admin: bool,
 ) -> Result<Services<S>, Error> {
-    let api = Api {
-        locks: locks.clone(),
-        drain_grace,
-        metrics: metrics.clone(),
-        traces: traces.clone(),
-        pages: PageTurns::default(),
-    };
     let locks = LockServiceServer::new(api.clone()).max_decoding_message_size(REQUEST_BYTES_MAX);
     let mut routes = Routes::builder();
     routes.add_service(health);
     let mut names = vec![LOCK_SERVICE, HEALTH_SERVICE];
     if with_admin {
-        routes.add_service(admin_service(api));
+        routes.add_service(admin_service(api.clone()));
         names.push(ADMIN_SERVICE);
     }
     add_reflection(&mut routes, &names)?;
@@ -96,20 +79,9 @@ pub fn services<S: Store>(
 }
 
 /// AdminService alone, with reflection.
-pub fn admin_routes<S: Store>(
-    locks: &Arc<Locks<S>>,
-    drain_grace: Duration,
-    metrics: &Arc<CallMetrics>,
-    traces: &Traces,
-) -> Result<Routes, Error> {
+pub fn admin_routes<S: Store>(api: &Api<S>) -> Result<Routes, Error> {
     let mut routes = Routes::builder();
-    routes.add_service(admin_service(Api {
-        locks: locks.clone(),
-        drain_grace,
-        metrics: metrics.clone(),
-        traces: traces.clone(),
-        pages: PageTurns::default(),
-    }));
+    routes.add_service(admin_service(api.clone()));
     add_reflection(&mut routes, &[ADMIN_SERVICE])?;
     Ok(routes.routes())
 }

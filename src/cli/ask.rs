@@ -4,7 +4,7 @@ use super::{
     args::ServerArgs,
     exit::{Failure, USAGE},
 };
-use crate::server::{STORE_ID_METADATA, STORE_METADATA};
+use crate::api::{STORE_ID_METADATA, STORE_METADATA};
 use fencepost_client::{CallError, ServerAddress, Tls, raw};
 use futures_util::future::join_all;
 use serde::Serialize;

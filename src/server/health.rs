@@ -1,9 +1,9 @@
 //! Whether this server is ready for calls: the one source of gRPC health and of `/readyz`.
 
-use crate::telemetry::metrics::Metrics;
+use crate::{api::StoreIdentity, telemetry::metrics::Metrics};
 use std::{convert::Infallible, fmt, sync::Arc};
 use tokio::sync::{Mutex, watch};
-use tonic::{Request, Response, Status, metadata::MetadataValue};
+use tonic::{Request, Response, Status};
 use tonic_health::{
     ServingStatus,
     pb::{
@@ -12,21 +12,6 @@ use tonic_health::{
     },
     server::{HealthReporter, HealthService},
 };
-
-/// The metadata of the answer to a health check that has the kind of store.
-pub(crate) const STORE_METADATA: &str = "fencepost-store";
-/// The metadata that has the id of the store, once the server knows it: servers with the same id share their locks. No
-/// secret: it gives access to nothing.
-pub(crate) const STORE_ID_METADATA: &str = "fencepost-store-id";
-
-/// Tells the store of a server.
-#[derive(Clone)]
-pub(super) struct StoreIdentity {
-    /// Its kind.
-    pub(super) kind: &'static str,
-    /// Its id, when it is known.
-    pub(super) id: Arc<dyn Fn() -> Option<u128> + Send + Sync>,
-}
 
 /// Whether this server is ready for calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,11 +115,7 @@ impl HealthApi for WithStore {
 
     async fn check(&self, request: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
         let mut answer = self.statuses.check(request).await?;
-        answer.metadata_mut().insert(STORE_METADATA, MetadataValue::from_static(self.store.kind));
-        let id = (self.store.id)().and_then(|id| format!("{id:032x}").parse().ok());
-        if let Some(id) = id {
-            answer.metadata_mut().insert(STORE_ID_METADATA, id);
-        }
+        self.store.add_to(answer.metadata_mut());
         Ok(answer)
     }
 

@@ -17,7 +17,7 @@ pub use admin::bind_admin;
 pub use listen::{ListenError, Listeners, bind};
 
 use crate::{
-    api,
+    api::{self, Api, StoreIdentity},
     clock::ProcessClock,
     config::{AdminPlace, Config, ConfigError, Problem, StoreTls, StoreUrl},
     locks::{Hub, Locks},
@@ -34,8 +34,7 @@ use crate::{
 use accept::{Admission, Gate, connections};
 use admin::{Admin, Build, Hosts, Pages};
 use backlog::Backlogs;
-use health::{Health, StoreIdentity};
-pub(crate) use health::{STORE_ID_METADATA, STORE_METADATA};
+use health::Health;
 use http2::Http2;
 use layers::{
     BrokenOffLayer, CallsLayer, ContentTypeLayer, DeadlineLayer, OpenCalls, RequestTimeLayer, TracesLayer,
@@ -89,10 +88,8 @@ pub async fn serve(
     let metrics = Arc::new(Metrics::new(Build::with(&config.store).facts()));
     let traces = traces(&config, &metrics)?;
     let kind = Build::with(&config.store).store();
-    let server = |id| {
-        let store = StoreIdentity { kind, id };
-        Server { config: &config, listeners, admin, store, metrics: metrics.clone(), traces: traces.clone() }
-    };
+    let server =
+        |store| Server { config: &config, listeners, admin, store, metrics: metrics.clone(), traces: traces.clone() };
     match &config.store {
         StoreUrl::Redis(urls) => {
             let urls = urls.iter().map(|url| store_url(url, &config.store_tls)).collect::<Result<Vec<_>, _>>()?;
@@ -104,7 +101,7 @@ pub async fn serve(
             let store = Arc::new(store.beside_classic(&config.classic_prefix));
             let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()).measured(metrics.locks.clone()));
             let identified = store.clone();
-            let server = server(Arc::new(move || identified.id()));
+            let server = server(StoreIdentity::new(kind, move || identified.id()));
             let cleanup = async {
                 let _ = timeout(CLEANUP_TIMEOUT, store.chores_done()).await;
                 store.leave().await;
@@ -117,7 +114,7 @@ pub async fn serve(
         StoreUrl::Memory => {
             // Nobody shares it.
             let id = uuid::Uuid::new_v4().as_u128();
-            let server = server(Arc::new(move || Some(id)));
+            let server = server(StoreIdentity::new(kind, move || Some(id)));
             let clock = Arc::new(ProcessClock::start());
             let store = Arc::new(MemoryStore::new(clock, &config.limits, hub.clone()));
             let locks = Arc::new(Locks::new(store.clone(), hub, config.limits.clone()).measured(metrics.locks.clone()));
@@ -191,12 +188,13 @@ impl Server<'_> {
         let with_admin = config.admin_service == AdminPlace::Everywhere;
         let build = Build::with(&config.store);
         let services = api::service_names(with_admin);
-        let (health, health_service) = Health::new(services, store, metrics.clone()).await;
+        let (health, health_service) = Health::new(services, store.clone(), metrics.clone()).await;
         let calls = CallsLayer::new(metrics.calls.clone());
         let measured = locks.clone();
         let refresh = move || measured.measure();
         let pages = Pages::new(build, metrics.clone(), refresh, health.subscribe());
-        let grpc = api::admin_routes(locks, config.drain_timeout, &metrics.calls, &traces)?;
+        let api = Api::new(locks, store, config.drain_timeout, &metrics.calls, &traces);
+        let grpc = api::admin_routes(&api)?;
         let refusals = Arc::new(Refusals::new(metrics.connections.clone()));
         let outer = ServiceBuilder::new()
             // What is no call is not counted as one, so that no web page raises the alert of failed calls.
@@ -207,7 +205,7 @@ impl Server<'_> {
             .layer(UnreadableLayer);
         let hosts = Hosts::of(&config.admin_listen, &admin);
         let mut admin = Admin::new(admin, pages.router(outer.service(grpc), hosts), refusals.clone());
-        let services = api::services(locks, config.drain_timeout, &metrics.calls, &traces, health_service, with_admin)?;
+        let services = api::services(&api, health_service, with_admin)?;
         let service = outer.layer(DeadlineLayer).layer(RequestTimeLayer(refusals.clone())).service(services);
         let calls = OpenCalls::new(config, metrics.connections.open_calls.clone(), refusals.clone());
         let http2 = Http2::new(calls, refusals.clone());

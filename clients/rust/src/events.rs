@@ -1,6 +1,7 @@
 //! The events of the client for the program's log: each once, never at the rate of retries. Their target is
 //! `fencepost_client`. None of them has a lease id, a request id or a credential.
 
+use crate::facts;
 use crate::lease::LeaseState;
 use crate::status::LockLost;
 use std::fmt::Display;
@@ -31,6 +32,12 @@ pub(crate) fn lost(lost: &LockLost) {
 /// A server failed, and the next one is tried.
 pub(crate) fn server_failed(server: &dyn Display, cause: &dyn Display, next: &str) {
     tracing::info!(target: TARGET, %server, %cause, "server {server} failed ({cause}), trying {next}");
+}
+
+/// A server has another store than one that was used before.
+pub(crate) fn other_store(server: &dyn Display, other: &dyn Display) {
+    let why = facts::OTHER_STORE.replace("{}", &other.to_string());
+    tracing::warn!(target: TARGET, %server, %other, "{server} {why}");
 }
 
 /// A release in the background gave up.

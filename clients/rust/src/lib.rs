@@ -79,6 +79,7 @@ mod servers;
 mod session;
 mod silence;
 mod status;
+mod stores;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod timing;

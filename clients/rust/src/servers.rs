@@ -18,6 +18,7 @@ use crate::connect::{self, CONNECT_TIMEOUT, Connector};
 use crate::error::CallError;
 use crate::events;
 use crate::greeting::Greeting;
+use crate::stores::Stores;
 use crate::tls::Tls;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -134,6 +135,7 @@ fn cause(error: &tonic::transport::Error) -> String {
 pub(crate) struct Servers {
     servers: Vec<Server>,
     bearer: Bearer,
+    stores: Stores,
     /// Its remainder is the index of the preferred server.
     preferred: AtomicUsize,
 }
@@ -146,7 +148,8 @@ impl fmt::Debug for Servers {
 
 impl Servers {
     pub(crate) fn new(servers: Vec<Server>, bearer: Bearer) -> Self {
-        Self { servers, bearer, preferred: AtomicUsize::new(0) }
+        let stores = Stores::of(servers.len());
+        Self { servers, bearer, stores, preferred: AtomicUsize::new(0) }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -203,6 +206,13 @@ impl Servers {
     /// A server answered: its next failure is a new one.
     pub(crate) fn answered(&self, index: usize) {
         self.server(index).is_failing.store(false, Ordering::Relaxed);
+    }
+
+    /// A server told the id of its store.
+    pub(crate) fn told_store(&self, index: usize, id: &str) {
+        if let Some(other) = self.stores.told(index, id) {
+            events::other_store(&self.server(index).target, &self.server(other).target);
+        }
     }
 
     /// Adds to the error of a call why this server cannot be called.

@@ -8,6 +8,7 @@ pub(crate) use operations::Permit;
 use crate::clock::Moment;
 use crate::core::Core;
 use crate::error::CallError;
+use crate::facts;
 use crate::lease::{LeaseKey, LeaseState};
 use crate::operations::{ACQUIRES, RELEASES};
 use crate::outbox::Outbox;
@@ -152,7 +153,13 @@ impl Session {
     async fn read(self: &Arc<Self>) -> Status {
         let mut client = LockServiceClient::new(self.channel.connection.clone());
         let mut messages = match client.session(Outgoing(self.clone())).await {
-            Ok(messages) => messages.into_inner(),
+            Ok(messages) => {
+                let id = messages.metadata().get(facts::STORE_ID_METADATA).and_then(|id| id.to_str().ok());
+                if let Some(id) = id {
+                    self.core.servers.told_store(self.server, id);
+                }
+                messages.into_inner()
+            }
             // The server refused to open a session and did nothing, so all operations fail with its status.
             Err(refused) => return refused,
         };

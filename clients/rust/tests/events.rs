@@ -150,3 +150,25 @@ async fn a_release_in_the_background_that_gave_up_is_logged() {
         ("late could not be released in the background: outcome unknown: ", "; it is free after its TTL");
     one(&about("late could not", 1).await[0], Level::WARN, start, end);
 }
+
+#[tokio::test]
+async fn a_server_with_another_store_is_logged_once() {
+    about("", 0).await;
+    let (first, second) = (Fake::start().await, Fake::start().await);
+    first.update(|state| state.store_id = Some("c0ffee".to_owned()));
+    second.update(|state| state.store_id = Some("f00d".to_owned()));
+    let address = |fake: &Fake| fake.url.trim_start_matches("http://").to_owned();
+    let start = format!("{} does not have the store that {} had: ", address(&second), address(&first));
+    let lock = client(&[&first, &second]).acquire("moving").ttl(TTL).await.unwrap();
+    // There and back, and there again, which is no news.
+    for (from, to) in [(&first, &second), (&second, &first), (&first, &second)] {
+        let before = to.state().streams.len();
+        from.tell(&ServerMessage::Draining(v1::Draining { grace: None }));
+        let moved = |state: &fake::State| state.streams.iter().skip(before).any(|stream| !stream.attached.is_empty());
+        to.until("the lock has moved", moved).await;
+    }
+    let lines = about(&start, 1).await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    one(&lines[0], Level::WARN, &start, "a lock of one excludes nobody on the other");
+    drop(lock);
+}

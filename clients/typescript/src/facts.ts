@@ -66,6 +66,12 @@ export const STREAM_ENDED = "stream ended";
 // How long a call is repeated while no server answers it, in addition to its wait, if the caller names
 // no time.
 export const RETRY_FOR_MS = 10000;
+// The metadata with which a server that answers Session, KeepAlive or a health check tells the id of
+// its store. Servers with the same id share their locks.
+export const STORE_ID_METADATA = "fencepost-store-id";
+// A warning when a client with several servers opens a session. Follows the server's address; {} is
+// the address of another server of the client.
+export const OTHER_STORE = "does not have the store that {} had: unless that store was made anew, start both servers with the same --store, because a lock of one excludes nobody on the other";
 // The server accepted a connection and sent nothing. Follows the server's address.
 export const NOT_GRPC_SILENT = "does not speak gRPC, or hangs (it accepted the connection and sent nothing)";
 // The server closed a connection before it sent anything. Follows the server's address.

@@ -13,6 +13,7 @@ use fencepost_proto::v1::{
 };
 use std::{collections::BTreeSet, time::Duration};
 use tonic::Code;
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 const TTL: Duration = Duration::from_secs(30);
 const WAIT: Duration = Duration::from_secs(60);
@@ -324,4 +325,22 @@ async fn a_drain_refuses_waiters_and_keeps_the_leases() {
     assert_eq!(session.released(4).await, LeaseEnd::Released, "leases can be released");
     drop(session);
     within(&mut server.task).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_headers_of_streams_have_the_id_of_the_store() {
+    let (server, other) = (Server::start().await, Server::start().await);
+    let id = |server: &Server| {
+        let (mut client, mut health) = (server.client(), HealthClient::new(server.channel()));
+        async move {
+            let session = within(client.session(tokio_stream::pending())).await.unwrap();
+            let kept = within(client.keep_alive(tokio_stream::pending())).await.unwrap();
+            let checked = health.check(HealthCheckRequest::default()).await.unwrap();
+            let ids = [session.metadata(), kept.metadata(), checked.metadata()]
+                .map(|metadata| metadata.get("fencepost-store-id").unwrap().to_str().unwrap().to_owned());
+            assert!(ids.iter().all(|id| *id == ids[0] && id.len() == 32), "{ids:?}");
+            ids[0].clone()
+        }
+    };
+    assert_ne!(id(&server).await, id(&other).await, "memory is not shared");
 }

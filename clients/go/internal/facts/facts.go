@@ -107,6 +107,14 @@ const StreamEnded = "stream ended"
 // caller names no time.
 const RetryForMS = 10000
 
+// StoreIdMetadata: The metadata with which a server that answers Session, KeepAlive or a health check
+// tells the id of its store. Servers with the same id share their locks.
+const StoreIdMetadata = "fencepost-store-id"
+
+// OtherStore: A warning when a client with several servers opens a session. Follows the server's
+// address; {} is the address of another server of the client.
+const OtherStore = "does not have the store that {} had: unless that store was made anew, start both servers with the same --store, because a lock of one excludes nobody on the other"
+
 // NotGRPCSilent: The server accepted a connection and sent nothing. Follows the server's address.
 const NotGRPCSilent = "does not speak gRPC, or hangs (it accepted the connection and sent nothing)"
 

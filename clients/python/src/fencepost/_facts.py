@@ -70,6 +70,12 @@ STREAM_ENDED: Final[str] = "stream ended"
 # How long a call is repeated while no server answers it, in addition to its wait, if the caller names
 # no time.
 RETRY_FOR_MS: Final[int] = 10000
+# The metadata with which a server that answers Session, KeepAlive or a health check tells the id of
+# its store. Servers with the same id share their locks.
+STORE_ID_METADATA: Final[str] = "fencepost-store-id"
+# A warning when a client with several servers opens a session. Follows the server's address; {} is
+# the address of another server of the client.
+OTHER_STORE: Final[str] = "does not have the store that {} had: unless that store was made anew, start both servers with the same --store, because a lock of one excludes nobody on the other"
 # The server accepted a connection and sent nothing. Follows the server's address.
 NOT_GRPC_SILENT: Final[str] = "does not speak gRPC, or hangs (it accepted the connection and sent nothing)"
 # The server closed a connection before it sent anything. Follows the server's address.

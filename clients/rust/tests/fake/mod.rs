@@ -100,6 +100,8 @@ pub struct State {
     pub ignores_cancel: bool,
     /// The error with which it refuses sessions.
     pub refuses: Option<Status>,
+    /// The id of its store, which it tells each session.
+    pub store_id: Option<String>,
     /// Delays the attachment of this lock until [`Fake::catch_up`].
     pub slow_for: Option<String>,
     late: Vec<(usize, v1::LeaseAttachment)>,
@@ -179,6 +181,7 @@ impl Fake {
             over: false,
             ignores_cancel: false,
             refuses: None,
+            store_id: None,
             slow_for: None,
             late: Vec::new(),
             kept: HashMap::new(),
@@ -343,7 +346,11 @@ impl v1::lock_service_server::LockService for Fake {
         self.update(|state| state.authorizations.push(text_of(&request, "authorization")));
         let refuses = self.state().refuses.clone();
         refuses.map_or(Ok(()), Err)?;
-        Ok(Response::new(session::open(self.clone(), request.into_inner())))
+        let mut response = Response::new(session::open(self.clone(), request.into_inner()));
+        if let Some(id) = &self.state().store_id {
+            response.metadata_mut().insert("fencepost-store-id", id.parse().unwrap());
+        }
+        Ok(response)
     }
 
     async fn get(&self, _: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {

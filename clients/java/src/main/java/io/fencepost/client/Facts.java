@@ -118,6 +118,18 @@ public final class Facts {
      */
     public static final long RETRY_FOR_MS = 10000L;
 
+    /**
+     * The metadata with which a server that answers Session, KeepAlive or a health check tells
+     * the id of its store. Servers with the same id share their locks.
+     */
+    public static final String STORE_ID_METADATA = "fencepost-store-id";
+
+    /**
+     * A warning when a client with several servers opens a session. Follows the server's
+     * address; {} is the address of another server of the client.
+     */
+    public static final String OTHER_STORE = "does not have the store that {} had: unless that store was made anew, start both servers with the same --store, because a lock of one excludes nobody on the other";
+
     /** The server accepted a connection and sent nothing. Follows the server's address. */
     public static final String NOT_GRPC_SILENT = "does not speak gRPC, or hangs (it accepted the connection and sent nothing)";
 
