@@ -74,6 +74,7 @@ impl RawConfig {
     /// Collects the values of the file, the environment and the flags.
     pub fn read(flags: impl IntoIterator<Item = (&'static str, String)>, environment: &Environment) -> Self {
         let mut raw = Self::default();
+        raw.refuse_empty(environment);
         // Compose files and shells use an empty variable for "not set".
         let set = |name: &str| environment.get(OsStr::new(name)).filter(|value| !value.is_empty()).cloned();
         let flags: BTreeMap<&'static str, String> = flags.into_iter().collect();
@@ -106,6 +107,16 @@ impl RawConfig {
             }
         }
         raw
+    }
+
+    /// Reports variables that must not be empty: see [`variables::NEVER_EMPTY`].
+    fn refuse_empty(&mut self, environment: &Environment) {
+        for (name, without) in variables::NEVER_EMPTY {
+            if environment.get(OsStr::new(name)).is_some_and(|value| value.is_empty()) {
+                let rule = format!("set, but empty: give it a value, or unset it {without}");
+                self.report(name.to_owned(), "", &rule);
+            }
+        }
     }
 
     fn read_file(&mut self, path: &Path) {

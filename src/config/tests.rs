@@ -56,7 +56,8 @@ fn the_flag_config_overrides_the_variable() {
 
 #[test]
 fn an_empty_variable_counts_as_not_set() {
-    assert_eq!(load(&[], &[("FENCEPOST_LISTEN", ""), ("FENCEPOST_CONFIG", "")], None).unwrap(), Config::default());
+    let empty = [("FENCEPOST_LISTEN", ""), ("FENCEPOST_TTL_MAX", ""), ("FENCEPOST_OTLP_ENDPOINT", "")];
+    assert_eq!(load(&[], &empty, None).unwrap(), Config::default());
 }
 
 #[test]
@@ -195,6 +196,17 @@ fn a_misspelt_name_is_refused_with_what_was_meant() {
         assert!(said.contains(&format!("no such option: did you mean {meant}?")) && !said.contains("secret"), "{said}");
     }
     assert!(load(&[], &[("FENCEPOST_STOR", "")], None).is_ok(), "it counts as not set");
+}
+
+#[test]
+fn a_variable_that_lost_its_value_does_not_weaken_the_server() {
+    for (name, without) in variables::NEVER_EMPTY {
+        let said = load(&[], &[(name, "")], None).unwrap_err().to_string();
+        assert!(said.contains(&format!("{name}: set, but empty: give it a value, or unset it {without}")), "{said}");
+        // A flag hides nothing that is wrong.
+        assert!(load(&[("store", "memory:")], &[(name, "")], None).is_err());
+        assert!(options::OPTIONS.iter().any(|option| option.variable() == name) || name == options::FILE_VARIABLE);
+    }
 }
 
 #[cfg(unix)]

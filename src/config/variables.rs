@@ -32,13 +32,24 @@ const OF_OTHERS: [&str; 13] = [
     "FENCEPOST_USER",
 ];
 
+/// Variables of which an empty one is refused, and what the server does without them. The others count as not set
+/// when they are empty, as compose files and shells mean it. But where one of these lost its value, as in
+/// `FENCEPOST_STORE=$REDIS_URL`, the server would keep its locks apart from all others, or let in everybody.
+pub(super) const NEVER_EMPTY: [(&str, &str); 5] = [
+    (options::FILE_VARIABLE, "to start without a file"),
+    ("FENCEPOST_STORE", "to keep the locks in the memory of this server"),
+    ("FENCEPOST_TLS_CERT", "to serve without TLS"),
+    ("FENCEPOST_TLS_KEY", "to serve without TLS"),
+    ("FENCEPOST_TLS_CLIENT_CA", "to ask clients for no certificate"),
+];
+
 /// A name with so few wrong characters is a misspelt one, even if its prefix is misspelt.
 const WRONG_MAX: usize = 2;
 /// A suggestion has to be at least so similar, of 1, without the prefix.
 const SIMILARITY_MIN: f64 = 0.75;
 
-/// The names in this environment that are meant for Fencepost, and that nothing of it reads. A variable that is empty
-/// counts as not set.
+/// The names in this environment that are meant for Fencepost, and that nothing of it reads. An unknown variable that is
+/// empty changes nothing, and is ignored.
 pub(super) fn unknown(environment: &Environment) -> impl Iterator<Item = String> {
     let unknown = unread(environment).filter(|name| is_meant(name));
     unknown.filter(|name| !is_of_kubernetes(name, environment))
