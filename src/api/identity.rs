@@ -12,14 +12,14 @@ pub(crate) const STORE_ID_METADATA: &str = "fencepost-store-id";
 
 /// The store of a server.
 #[derive(Clone)]
-pub(crate) struct StoreIdentity {
+pub struct StoreIdentity {
     kind: &'static str,
     id: Arc<dyn Fn() -> Option<u128> + Send + Sync>,
 }
 
 impl StoreIdentity {
     /// A store of this kind. `id` returns its id, when it is known.
-    pub(crate) fn new(kind: &'static str, id: impl Fn() -> Option<u128> + Send + Sync + 'static) -> Self {
+    pub fn new(kind: &'static str, id: impl Fn() -> Option<u128> + Send + Sync + 'static) -> Self {
         Self { kind, id: Arc::new(id) }
     }
 

@@ -17,7 +17,8 @@ mod session;
 mod status;
 
 pub use deadline::deadline;
-pub(crate) use identity::{STORE_ID_METADATA, STORE_METADATA, StoreIdentity};
+pub use identity::StoreIdentity;
+pub(crate) use identity::{STORE_ID_METADATA, STORE_METADATA};
 pub use routes::{Services, admin_routes, services};
 pub use status::{deadline_exceeded, request_too_slow, too_many_calls, unreadable};
 
@@ -51,7 +52,7 @@ pub struct Api<S> {
 
 impl<S> Api<S> {
     /// `drain_grace`: how long clients that hold leases have to move to other servers once this one drains.
-    pub(crate) fn new(
+    pub fn new(
         locks: &Arc<Locks<S>>,
         store: StoreIdentity,
         drain_grace: Duration,

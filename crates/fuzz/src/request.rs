@@ -2,7 +2,7 @@
 
 use crate::body::RequestBody;
 use fencepost::{
-    api::Services,
+    api::{Api, Services, StoreIdentity},
     clock::ProcessClock,
     config::Config,
     locks::{Hub, Locks},
@@ -59,8 +59,9 @@ impl Server {
             tokio::spawn(async move { store.run_expiry().await });
             let (metrics, traces) = (Arc::default(), Traces::default());
             let (_, health) = tonic_health::server::health_reporter();
-            fencepost::api::services(&locks, config.drain_timeout, &metrics, &traces, health, true)
-                .expect("the services have descriptors")
+            let identity = StoreIdentity::new("memory", || None);
+            let api = Api::new(&locks, identity, config.drain_timeout, &metrics, &traces);
+            fencepost::api::services(&api, health, true).expect("the services have descriptors")
         });
         Self { runtime, services }
     }
