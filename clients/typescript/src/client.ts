@@ -35,8 +35,9 @@ export interface ClientOptions {
   /** How long a call is repeated while no server answers it, beyond its wait, in milliseconds: 10,000 by default. */
   readonly timeout?: number;
   /**
-   * Told when renewals begin to fail or work again, when a lock is lost, when a server fails, and when a lock was
-   * forgotten. Default: the console, for warnings and errors only. `null` is silent.
+   * Told when renewals begin to fail or work again, when a lock is lost, when a server fails, when two servers have
+   * different stores, and when a lock was forgotten. Default: the console, for warnings and errors only. `null` is
+   * silent.
    */
   readonly logger?: Logger | null;
 }

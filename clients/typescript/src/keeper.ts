@@ -155,6 +155,9 @@ export class Keeper {
   }
 
   readonly #listener: SessionListener = {
+    toldStore: (session, id): void => {
+      this.#servers.toldStore(session.server, id);
+    },
     answered: (session): void => {
       this.#servers.answered(session.server);
     },

@@ -6,6 +6,8 @@ export interface LogFields {
   /** The fencing token. */
   readonly token?: number;
   readonly server?: string;
+  /** Another server of the client, if the message names two. */
+  readonly other?: string;
   readonly cause?: string;
 }
 

@@ -4,9 +4,11 @@
  */
 import type { Address } from "./address.js";
 import { Connection, type Heard } from "./connection.js";
+import { OTHER_STORE } from "./facts.js";
 import { Failure } from "./failure.js";
 import { Log } from "./log.js";
 import type { Security } from "./security.js";
+import { Stores } from "./stores.js";
 
 export class Servers {
   readonly #addresses: readonly Address[];
@@ -18,6 +20,7 @@ export class Servers {
   readonly #troubles: (Failure | undefined)[] = [];
   /** The servers that failed and have not answered since. */
   readonly #failing = new Set<number>();
+  readonly #stores = new Stores();
   #preferred = 0;
 
   constructor(addresses: readonly Address[], security: Security, log: Log = new Log(null)) {
@@ -56,6 +59,14 @@ export class Servers {
   answered(index: number): void {
     this.#troubles[index] = undefined;
     this.#failing.delete(index);
+  }
+
+  /** The server told the id of its store. */
+  toldStore(index: number, id: string): void {
+    const differs = this.#stores.told(index, id);
+    if (differs === undefined) return;
+    const [server, other] = [this.#name(index), this.#name(differs)];
+    this.#log.warn(`${server} ${OTHER_STORE.replace("{}", () => other)}`, { server, other });
   }
 
   /** Why the servers do not renew leases, as far as it is known. */

@@ -2,6 +2,7 @@
 import { Code } from "@connectrpc/connect";
 import type { Connection } from "./connection.js";
 import { now } from "./clock.js";
+import { STORE_ID_METADATA } from "./facts.js";
 import { Failure } from "./failure.js";
 import type { AcquireResponse, Lost, RenewedLeases, SessionResponse } from "./gen/fencepost/v1/lock_pb.js";
 import { AcquireResponse_Outcome as Outcome, Detached_Reason as Reason } from "./gen/fencepost/v1/lock_pb.js";
@@ -13,6 +14,8 @@ import { lossReason, milliseconds, token } from "./wire.js";
 
 /** Told when the health of a session changes. */
 export interface SessionListener {
+  /** Its server told the id of its store, before any message. */
+  toldStore(session: Session, id: string): void;
   /** The first message of its server has arrived. */
   answered(session: Session): void;
   /** It works from now on, or needs a replacement. */
@@ -172,8 +175,12 @@ export class Session implements Carrier {
   /** Returns why the session ended. */
   async #read(): Promise<Failure> {
     const { client, address } = this.#connection;
+    const onHeader = (headers: Headers) => {
+      const id = headers.get(STORE_ID_METADATA);
+      if (id !== null) this.#listener.toldStore(this, id);
+    };
     try {
-      for await (const response of client.session(this.#outgoing(), { signal: this.#stop.signal })) {
+      for await (const response of client.session(this.#outgoing(), { signal: this.#stop.signal, onHeader })) {
         this.#receive(response, now());
         if (this.hasEnded) break;
       }
