@@ -16,6 +16,7 @@ from support.processes import Redis, Server, binary, free_port, wait_for
 from support.proxy import Proxy
 
 from fencepost import Client, LockLost, LossReason, aio
+from fencepost._core.stores import Stores
 from fencepost.types import Loss
 
 
@@ -97,6 +98,76 @@ def test_a_server_that_fails_is_told_once(server: Server, name: str, caplog: pyt
             alone.acquire(name)
         wait_for(lambda: bool(records(caplog, "server 127.0.0.1:")), "it is told")
         assert len(records(caplog, "server 127.0.0.1:")) == 1, "not for each retry"
+
+
+def test_a_different_store_is_news_once() -> None:
+    stores = Stores(3)
+    assert stores.told(2, "x") is None
+    assert stores.told(0, "x") is None
+    assert stores.told(1, "y") == 0
+    assert stores.told(1, "y") is None
+    assert stores.told(0, "y") == 2
+    assert stores.told(2, "y") is None, "all have it now"
+
+
+def test_another_store_is_told_once() -> None:
+    world = World(servers=2)
+    world.held(ttl=600.0)
+    # An older server tells nothing. The last two are no news.
+    for store_id in ("x", None, "x", "y", "x", "y"):
+        world.engine.ended(world.session, LOST, world.now)
+        world.connect(store_id)
+    assert [it.server for it in world.opened] == [0, 1, 0, 1, 0, 1, 0]
+    warnings = [text for level, text, _ in world.records if level == logging.WARNING and " had: " in text]
+    assert [it.partition(":")[0] for it in warnings] == ["server-0 does not have the store that server-1 had"]
+
+
+def other_store(caplog: pytest.LogCaptureFixture, server: Server, other: Server) -> None:
+    text = (
+        f"{server.address} does not have the store that {other.address} had: unless that store was made anew, start "
+        "both servers with the same --store, because a lock of one excludes nobody on the other"
+    )
+    wait_for(lambda: bool(records(caplog, "does not have the store")), "it is told")
+    (warning,) = records(caplog, "does not have the store")
+    assert (warning.levelno, warning.getMessage()) == (logging.WARNING, text)
+    assert vars(warning)["server"] == server.address
+
+
+def test_servers_with_different_stores(tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    with Server(tmp_path / "a") as first, Server(tmp_path / "b") as second:
+        with Client([first.address, second.address]) as client:
+            with pytest.raises(LockLost), client.lock(name) as lock:
+                first.terminate()
+                assert lock.lost.wait(PATIENCE), "the second server does not know it"
+            other_store(caplog, second, first)
+
+
+async def test_servers_with_different_stores_over_asyncio(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Server(tmp_path / "a") as first, Server(tmp_path / "b") as second:
+        async with aio.Client([first.address, second.address]) as client:
+            with pytest.raises(LockLost):
+                async with client.lock(name):
+                    first.terminate()
+                    await asyncio.sleep(PATIENCE)
+            other_store(caplog, second, first)
+
+
+def test_servers_that_share_a_store(tmp_path: Path, redis: Redis, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    options = ("--store", redis.url)
+    with Server(tmp_path / "a", *options) as first, Server(tmp_path / "b", *options) as second:
+        for server in (first, second):
+            with Client(server.address) as before:
+                before.acquire(name).release()  # the server knows the id of its store now
+        with Client([first.address, second.address]) as client, client.lock(name):
+            first.terminate()
+            first.child.wait(PATIENCE)
+            client.acquire(f"{name}/second").release()
+            # The records come in their order, so a warning would come before this one.
+            second.terminate()
+            wait_for(lambda: bool(records(caplog, f"server {second.address} failed")), "it is told")
+            assert not records(caplog, "does not have the store")
 
 
 async def test_a_forgotten_lock(server: Server, name: str, caplog: pytest.LogCaptureFixture) -> None:

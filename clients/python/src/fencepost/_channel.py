@@ -15,7 +15,7 @@ from fencepost._core.address import Address
 from fencepost._core.failure import Failure
 from fencepost._core.options import Options
 from fencepost._core.session import Session
-from fencepost._facts import CONNECT_TIMEOUT_MS, RETRY_FIRST_MS, RETRY_MAX_MS
+from fencepost._facts import CONNECT_TIMEOUT_MS, RETRY_FIRST_MS, RETRY_MAX_MS, STORE_ID_METADATA
 from fencepost.errors import Refused
 from fencepost.v1 import lock_pb2 as pb
 
@@ -99,6 +99,11 @@ def credentials(options: Options, address: Address) -> grpc.ChannelCredentials |
     except OSError as error:
         raise Refused("FAILED_PRECONDITION", "", f"cannot read the files of TLS: {error}") from error
     return grpc.ssl_channel_credentials(files.ca, files.key, files.cert)
+
+
+def store_id(headers: Iterable[Any] | None) -> str | None:
+    """Reads the id of a server's store from the headers of a stream; None from an older server."""
+    return next((value for key, value in headers or () if key == STORE_ID_METADATA), None)
 
 
 def rpc_failure(code: grpc.StatusCode, message: str | None, metadata: Iterable[Any] | None) -> Failure:

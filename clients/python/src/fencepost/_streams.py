@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from fencepost._channel import SESSION, Metadata, Method, RequestT, ResponseT, session_failure
+from fencepost._channel import SESSION, Metadata, Method, RequestT, ResponseT, session_failure, store_id
 from fencepost._core import failure
 from fencepost._core.events import write
 from fencepost._core.session import Session
@@ -82,9 +82,9 @@ class Stream:
                 return failure.unsent("the session was closed")
             # Waits for the server's headers. Channel.subscribe would not: its thread may outlive the channel, and fails
             # then with a traceback.
-            call.initial_metadata()
+            headers = call.initial_metadata()
             if call.is_active():
-                driver.connected(session)
+                driver.connected(session, store_id(headers))
             try:
                 for response in call:
                     driver.received(session, response)

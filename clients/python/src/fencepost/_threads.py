@@ -225,9 +225,9 @@ class Driver:
             self._changed()
             return wanted
 
-    def connected(self, session: Session) -> None:
+    def connected(self, session: Session, store_id: str | None) -> None:
         with self._lock:
-            self._engine.connected(session, now())
+            self._engine.connected(session, store_id, now())
             self._changed()
 
     def started(self, stream: Stream, session: Session, call: grpc.Call) -> bool:

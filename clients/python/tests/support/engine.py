@@ -56,14 +56,14 @@ class World:
     def session(self) -> Session:
         return self.opened[-1]
 
-    def connect(self) -> Session:
+    def connect(self, store_id: str | None = None) -> Session:
         """Connects the last session, after the pause before it."""
         for _ in range(100):
             if not self.session.ended and not self.session.connected:
                 break
             self.pass_time(0.05)
         self._connect_all()
-        self.engine.connected(self.session, self.now)
+        self.engine.connected(self.session, store_id, self.now)
         return self.session
 
     def _connect_all(self) -> None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from fencepost._core.lease import Lease
+from fencepost._facts import OTHER_STORE
 from fencepost.errors import LockLost
 from fencepost.types import Loss
 
@@ -66,6 +67,11 @@ class Events:
         why = why.removeprefix(name).removeprefix(":").lstrip()
         text = f"server {name} failed ({why}), trying {self._names[following]}"
         self._log.log(logging.INFO, text, {"server": name, "cause": why})
+
+    def other_store(self, server: int, other: int) -> None:
+        """A server has another store than one that was used before."""
+        name, why = self._names[server], OTHER_STORE.replace("{}", self._names[other])
+        self._log.log(logging.WARNING, f"{name} {why}", {"server": name, "cause": why})
 
     def works(self, server: int) -> None:
         self._failed.discard(server)

@@ -24,6 +24,7 @@ from fencepost._channel import (
     credentials,
     rpc_failure,
     session_failure,
+    store_id,
 )
 from fencepost._core import events, failure, timing
 from fencepost._core.acquire import Acquire
@@ -193,8 +194,8 @@ class Driver:
         self._changed()
         return wanted
 
-    def connected(self, session: Session) -> None:
-        self._engine.connected(session, now())
+    def connected(self, session: Session, store_id: str | None) -> None:
+        self._engine.connected(session, store_id, now())
         self._changed()
 
     def received(self, session: Session, response: pb.SessionResponse) -> None:
@@ -316,9 +317,9 @@ class _Stream:
                 # Nothing is written before the server has accepted the call. A write that meets the end of a call
                 # replaces the status of the server by INTERNAL (`_StreamRequestMixin._write` in grpc.aio 1.76): it
                 # would be lost why the session was refused, and that nothing was done.
-                await call.initial_metadata()
+                headers = await call.initial_metadata()
                 if not call.done():
-                    driver.connected(session)
+                    driver.connected(session, store_id(headers))
                     writer = asyncio.get_running_loop().create_task(self._write(call))
                 async for response in call:
                     driver.received(session, response)
