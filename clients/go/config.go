@@ -46,8 +46,9 @@ type Config struct {
 	Token func(context.Context) (string, error)
 
 	// Logger receives events, on a goroutine of its own: renewals that fail (warn) and work again (info), locks that are
-	// lost or forgotten (warn), releases in the background that gave up (warn), and servers that fail (info). They have
-	// the attributes lock, token, server and cause, and never a lease id or a bearer token. Default: slog.Default().
+	// lost or forgotten (warn), releases in the background that gave up (warn), servers that fail (info), and servers
+	// that do not share a store (warn). They have the attributes lock, token, server, other (another server) and cause,
+	// and never a lease id or a bearer token. Default: slog.Default().
 	Logger *slog.Logger
 
 	// DialOptions are added to those of each connection, for interceptors and the like.

@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/fencepost/fencepost-go/internal/facts"
 )
 
 // eventsMax is the number of events that wait for the logger. More are dropped: a logger that blocks costs no memory.
@@ -127,4 +130,10 @@ func (l *eventLog) gaveUp(name string, cause error) {
 func (l *eventLog) moved(from, to, cause string) {
 	l.add(slog.LevelInfo, fmt.Sprintf("server %s failed (%s), trying %s", from, cause, to),
 		slog.String("server", from), slog.String("cause", cause))
+}
+
+// otherStore is about a server that does not have the store of one that was used before.
+func (l *eventLog) otherStore(server, other string) {
+	why := strings.Replace(facts.OtherStore, "{}", other, 1)
+	l.add(slog.LevelWarn, server+" "+why, slog.String("server", server), slog.String("other", other))
 }

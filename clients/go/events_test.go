@@ -83,6 +83,50 @@ func TestAReleaseThatGivesUpIsLogged(t *testing.T) {
 	}
 }
 
+// Nothing is refused: the store of the second server may have been made anew.
+func TestAServerWithAnotherStoreIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	first, second := fenceposttest.Start(t), fenceposttest.Start(t)
+	through := startProxy(t, second.Address)
+	client, log := newJournal(t, first.Address, through.address)
+	lock := acquire(t, client, "orders/42", fencepost.WithTTL(2*time.Second))
+	first.Kill()
+	_ = lost(t, lock)
+	lock = acquire(t, client, "orders/42")
+	through.disconnect() // The next session is with the same server, which is no news.
+	must(t, acquire(t, client, "orders/43").Release(testContext(t)))
+	must(t, lock.Release(testContext(t)))
+	must(t, client.Close(testContext(t)))
+	want := fmt.Sprintf("level=WARN msg=\"%s does not have the store that %s had: unless that store was made anew, start "+
+		"both servers with the same --store, because a lock of one excludes nobody on the other\" server=%s other=%s\n",
+		through.address, first.Address, through.address, first.Address)
+	if got := log.with("does not have the store"); len(got) != 1 || !strings.HasSuffix(got[0], want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestServersThatShareAStoreAreNotLogged(t *testing.T) {
+	t.Parallel()
+	redis, _ := startRedis(t)
+	first, second := fenceposttest.Start(t, "--store", redis), fenceposttest.Start(t, "--store", redis)
+	// A server tells the id of a Redis once it has connected to it.
+	id := regexp.MustCompile(`store redis [0-9a-f]{32}`)
+	eventually(t, "both servers tell the id of their store", func() bool {
+		one, _ := first.Command("status")
+		other, _ := second.Command("status")
+		return id.MatchString(one) && id.FindString(one) == id.FindString(other)
+	})
+	client, log := newJournal(t, first.Address, second.Address)
+	lock := acquire(t, client, "orders/42", fencepost.WithTTL(2*time.Second))
+	first.Kill()
+	outlive(t, 2*time.Second, lock)
+	must(t, lock.Release(testContext(t)))
+	must(t, client.Close(testContext(t)))
+	if got := log.with("does not have the store"); len(got) > 0 {
+		t.Errorf("got %q", got)
+	}
+}
+
 // A badLogger panics, blocks, and calls the client that calls it.
 type badLogger struct {
 	slog.Handler

@@ -53,6 +53,8 @@ type server struct {
 	shared   *sharedConn
 	// trouble is why the latest call to it got no answer; nil if it got one.
 	trouble *finding
+	// storeID is the id of its store, as it told last; empty until then.
+	storeID string
 }
 
 func newServers(s settings) *servers {
@@ -171,6 +173,24 @@ func (s *servers) works(index int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list[index].trouble = nil
+}
+
+// toldStore records the id of a server's store. If the id is news, it returns the first server that had another store.
+// The servers of one client must share a store: a lock of one excludes nobody on another, and a lease that moves there
+// is lost.
+func (s *servers) toldStore(index int, id string) *server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.list[index].storeID == id {
+		return nil
+	}
+	s.list[index].storeID = id
+	for _, other := range s.list {
+		if other.storeID != "" && other.storeID != id {
+			return other
+		}
+	}
+	return nil
 }
 
 // isTroubled reports whether the latest call to a server got no answer.

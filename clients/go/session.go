@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
 	pb "github.com/fencepost/fencepost-go/fencepost/v1"
@@ -182,10 +183,25 @@ func (s *session) read() (*failure, bool) {
 		if err != nil {
 			return s.failureOf(err), answers
 		}
+		if !answers {
+			s.readStore(stream)
+		}
 		now := clock.Now()
 		s.client.mu.Lock()
 		s.receive(response, now)
 		s.client.mu.Unlock()
+	}
+}
+
+// readStore reads the id of the server's store from the headers. They came before the first message.
+func (s *session) readStore(stream grpc.ClientStream) {
+	headers, err := stream.Header()
+	ids := headers.Get(facts.StoreIdMetadata)
+	if err != nil || len(ids) == 0 { // an older server does not tell it
+		return
+	}
+	if other := s.client.servers.toldStore(s.server, ids[0]); other != nil {
+		s.client.events.otherStore(s.client.servers.name(s.server), other.address.String())
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -204,5 +205,26 @@ func TestASessionIsSilentAfterHalfOfTheShortestTTL(t *testing.T) {
 	}
 	if s.isSilent(now.Add(time.Hour), 0) {
 		t.Fatal("nothing is expected without leases")
+	}
+}
+
+func TestADifferentStoreIsNewsOnce(t *testing.T) {
+	all := &servers{list: []*server{{}, {}, {}}}
+	const none = -1
+	for i, told := range []struct {
+		server int
+		id     string
+		other  int
+	}{
+		{2, "x", none},
+		{0, "x", none},
+		{1, "y", 0},
+		{1, "y", none},
+		{0, "y", 2},
+		{2, "y", none}, // all have it now
+	} {
+		if other := slices.Index(all.list, all.toldStore(told.server, told.id)); other != told.other {
+			t.Errorf("step %d: got server %d, want %d", i, other, told.other)
+		}
 	}
 }

@@ -162,7 +162,8 @@ type LockServiceClient interface {
 	//
 	// The end of a session changes no lease (except with release_on_disconnect): attach the leases again, on any replica,
 	// within their TTL. Operations without an answer have an unknown outcome: repeat them with the same ids and, for an
-	// acquire, the next attempt. A queue position is kept for 3 s.
+	// acquire, the next attempt. A queue position is kept for 3 s. "Any replica" has the same store: the headers of the
+	// answer have its id as `fencepost-store-id`, as those of KeepAlive and of a health check do.
 	//
 	// Always read, and answer beats from the loop that reads. If a client with waiting acquires does not read for 250 to
 	// 500 ms while a message waits to be sent to it (its flow-control window is full; the next beat is such a message),
@@ -351,7 +352,8 @@ type LockServiceServer interface {
 	//
 	// The end of a session changes no lease (except with release_on_disconnect): attach the leases again, on any replica,
 	// within their TTL. Operations without an answer have an unknown outcome: repeat them with the same ids and, for an
-	// acquire, the next attempt. A queue position is kept for 3 s.
+	// acquire, the next attempt. A queue position is kept for 3 s. "Any replica" has the same store: the headers of the
+	// answer have its id as `fencepost-store-id`, as those of KeepAlive and of a health check do.
 	//
 	// Always read, and answer beats from the loop that reads. If a client with waiting acquires does not read for 250 to
 	// 500 ms while a message waits to be sent to it (its flow-control window is full; the next beat is such a message),
