@@ -4,15 +4,20 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 
-/** The servers of a client: which ones fail, for the log, and for the names that must be resolved anew. */
+/**
+ * The servers of a client: which ones fail, for the log, and for the names that must be resolved anew; and which ones
+ * have another store.
+ */
 final class Servers {
   private final List<ServerAddress> addresses;
   private final Log log;
   private final Set<Integer> failing = new HashSet<>();
+  private final Stores stores;
 
   Servers(List<ServerAddress> addresses, Log log) {
     this.addresses = addresses;
     this.log = log;
+    this.stores = new Stores(addresses.size());
   }
 
   int count() {
@@ -50,6 +55,14 @@ final class Servers {
     synchronized (this) {
       failing.remove(server);
     }
+  }
+
+  /** A server told the id of its store. */
+  void toldStore(int server, String id) {
+    stores.told(server, id).ifPresent(other -> {
+      String why = Facts.OTHER_STORE.replace("{}", addresses.get(other).toString());
+      log.warn(addresses.get(server) + " " + why);
+    });
   }
 
   @Override

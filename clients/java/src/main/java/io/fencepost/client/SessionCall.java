@@ -22,6 +22,10 @@ final class SessionCall {
   /** The number of messages that may be on their way to this process. */
   private static final int MESSAGES_AHEAD = 64;
 
+  /** The header in which a server tells the id of its store. */
+  private static final Metadata.Key<String> STORE_ID =
+      Metadata.Key.of(Facts.STORE_ID_METADATA, Metadata.ASCII_STRING_MARSHALLER);
+
   /** Makes the call of a session. */
   interface Factory {
     SessionCall call(Session session);
@@ -30,15 +34,17 @@ final class SessionCall {
   private final Keeper keeper;
   private final Session session;
   private final Connector connector;
+  private final Servers servers;
   private final ServerAddress address;
   private Connection connection;
   private ClientCall<SessionRequest, SessionResponse> call;
 
-  SessionCall(Keeper keeper, Session session, Connector connector, ServerAddress address) {
+  SessionCall(Keeper keeper, Session session, Connector connector, Servers servers) {
     this.keeper = keeper;
     this.session = session;
     this.connector = connector;
-    this.address = address;
+    this.servers = servers;
+    this.address = servers.address(session.server);
   }
 
   /** Connects. Called without the lock, because it loads classes and reads the files of TLS. */
@@ -116,6 +122,10 @@ final class SessionCall {
 
     @Override
     public void onHeaders(Metadata headers) {
+      String store = headers.get(STORE_ID);
+      if (store != null) {
+        servers.toldStore(session.server, store);
+      }
       keeper.onSession(session, now -> session.opened(now));
     }
 

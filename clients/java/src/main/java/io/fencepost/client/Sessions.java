@@ -78,9 +78,8 @@ final class Sessions {
   }
 
   private void openNext(long now) {
-    ServerAddress address = servers.address(preferred);
     Session session =
-        new Session(keeper, preferred, opened -> new SessionCall(keeper, opened, connector, address), now);
+        new Session(keeper, preferred, opened -> new SessionCall(keeper, opened, connector, servers), now);
     current = session;
     tries++;
     leases.onStream().forEach(lease -> session.attach(lease, now));

@@ -35,6 +35,16 @@ class FaultsTest {
     assertTrue(lock.isValid());
   }
 
+  /** Revokes a lock as an operator does. */
+  static void revoke(FencepostServer server, FencedLock lock) {
+    io.grpc.ManagedChannel channel =
+        io.grpc.Grpc.newChannelBuilder(server.address(), io.grpc.InsecureChannelCredentials.create()).build();
+    io.fencepost.v1.AdminServiceGrpc.newBlockingStub(channel).forceRelease(
+        io.fencepost.v1.ForceReleaseRequest.newBuilder()
+            .setLockName(lock.name()).setExpectedToken(lock.token()).setReason("test").build());
+    channel.shutdownNow();
+  }
+
   @Test
   void aLeaseMovesToTheNextServerWhenItsServerIsKilled() throws Exception {
     try (Redis redis = Redis.start();
@@ -321,12 +331,7 @@ class FaultsTest {
     try (FencepostServer server = FencepostServer.start();
         FencepostClient client = FencepostClient.connect(server.address())) {
       FencedLock lock = client.acquire("revoked").get();
-      io.grpc.ManagedChannel channel =
-          io.grpc.Grpc.newChannelBuilder(server.address(), io.grpc.InsecureChannelCredentials.create()).build();
-      io.fencepost.v1.AdminServiceGrpc.newBlockingStub(channel).forceRelease(
-          io.fencepost.v1.ForceReleaseRequest.newBuilder()
-              .setLockName("revoked").setExpectedToken(lock.token()).setReason("test").build());
-      channel.shutdownNow();
+      revoke(server, lock);
       Loss loss = lock.lost().toCompletableFuture().get(30, TimeUnit.SECONDS);
       assertEquals(LossReason.REVOKED, loss.reason());
       assertFalse(lock.isValid());

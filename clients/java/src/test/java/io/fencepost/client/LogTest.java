@@ -2,6 +2,7 @@ package io.fencepost.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.fencepost.client.testing.FakeServer;
@@ -27,6 +28,10 @@ class LogTest {
 
   private static long count(Logs logs, String start) {
     return logs.lines().stream().filter(line -> line.startsWith(LOGGER + start)).count();
+  }
+
+  private static List<String> storeWarnings(Logs logs) {
+    return logs.warnings().stream().filter(line -> line.contains(" does not have the store ")).toList();
   }
 
   @Test
@@ -60,6 +65,46 @@ class LogTest {
       assertEquals(1, count(logs, failed), "once, and not at each attempt: " + logs.lines());
       lock.release();
       await(logs, "lost could not be released in the background: " + address + ": connection refused; it is free");
+    }
+  }
+
+  @Test
+  void aServerWithAnotherStoreIsToldOnce() throws Exception {
+    try (Logs logs = new Logs();
+        FencepostServer one = FencepostServer.start();
+        FencepostServer two = FencepostServer.start();
+        FencepostClient client = FencepostClient.connect(one.address(), two.address())) {
+      FencedLock lock = client.acquire("apart").get();
+      one.close();
+      // The second server does not know the lease, and says so after it has told its store.
+      await(logs, "apart (token " + lock.token() + ") is lost: ");
+      String warning = two.address() + " does not have the store that " + one.address() + " had: unless that store was"
+          + " made anew, start both servers with the same --store, because a lock of one excludes nobody on the other";
+      assertEquals(List.of(LOGGER + warning), storeWarnings(logs));
+    }
+  }
+
+  @Test
+  void serversThatShareAStoreAreNotToldApart() throws Exception {
+    try (Logs logs = new Logs();
+        Redis redis = Redis.start();
+        FencepostServer one = FencepostServer.start("--store", redis.url());
+        FencepostServer two = FencepostServer.start("--store", redis.url());
+        FencepostClient client = FencepostClient.connect(one.address(), two.address())) {
+      for (FencepostServer server : List.of(one, two)) {
+        try (FencepostClient first = FencepostClient.connect(server.address())) {
+          first.acquire("ready").get().release(); // a new Redis has a store after a moment
+        }
+      }
+      FencedLock lock = client.acquire("shared").get();
+      one.process().destroy(); // SIGTERM
+      one.process().waitFor();
+      await(logs, "server " + one.address() + " failed (");
+      assertThrows(ContendedException.class, client.acquire("shared")::get, "the second server has the lease");
+      FaultsTest.revoke(two, lock);
+      // The session with the second server says so after that server has told its store.
+      await(logs, "shared (token " + lock.token() + ") is lost: the lease was revoked");
+      assertEquals(List.of(), storeWarnings(logs));
     }
   }
 
