@@ -162,7 +162,7 @@ fn memory_store(criterion: &mut Criterion) {
 fn frames() -> [(&'static str, Frame); 3] {
     let (now, number) = (StoreTime::from_micros(NOW), 1_000_000);
     let ask = |command| {
-        let work = Work::Run(LockName::new("orders/00000042".into()).unwrap(), command);
+        let work = Work::Run(LockName::new("orders/00000042").unwrap(), command);
         let ballot = Ballot { round: 300, server: ServerId([7; 12]) };
         Frame::Ask { number, partition: 17, ballot, not_after: now, work }
     };

@@ -4,6 +4,7 @@
 //! ([`Turn::run`](super::rules::Turn::run)) and the tests.
 
 use super::{
+    codec,
     ids::{AttachmentId, Call, GrantId, LeaseId, ReplicaId, RequestId},
     lease::{Lease, LeaseEnd, Terms},
     name::Reason,
@@ -11,74 +12,102 @@ use super::{
     time::StoreTime,
     token::{FencingToken, min_token_max},
 };
+use minicbor::{Decode, Encode};
 use smallvec::SmallVec;
 use std::time::Duration;
 
 /// A command on one lock. Each may be repeated: a repeat finds what the first one did.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum Command {
     /// Asks for the lock. Outcome: [`AcquireOutcome`].
-    Acquire(Acquire),
+    #[n(0)]
+    Acquire(#[n(0)] Acquire),
     /// Claims the offer to a queued request, or asks for the request's outcome. Outcome: [`AcquireOutcome`].
-    Claim(Call, Candidate),
+    #[n(1)]
+    Claim(#[n(0)] Call, #[n(1)] Candidate),
     /// Ends the wait of a call whose time is over. Outcome: [`AcquireOutcome`].
-    GiveUp(Call),
+    #[n(2)]
+    GiveUp(#[n(0)] Call),
     /// Cleans up after a call that was dropped. Outcome: [`Outcome::Done`].
-    DropCall(Call),
+    #[n(3)]
+    DropCall(#[n(0)] Call),
     /// Declines an offer to a call that cannot take it now: the waiter behind it comes first. The request's queue
     /// position is skipped, and kept as long as that of a dropped call; a claim brings it back. Changes nothing unless
     /// the lock is offered to the request. Outcome: [`Outcome::Done`].
+    #[n(4)]
     Decline {
         /// The request that the lock is offered to.
+        #[n(0)]
         request: RequestId,
         /// The attempt whose calls cannot take it.
+        #[n(1)]
         attempt: u32,
     },
     /// Releases a lease. Outcome: [`ReleaseOutcome`].
-    Release(LeaseId),
+    #[n(5)]
+    Release(#[n(0)] LeaseId),
     /// Renews a lease. Outcome: [`RenewOutcome`].
+    #[n(6)]
     Renew {
         /// The lease.
+        #[n(0)]
         lease_id: LeaseId,
         /// The new TTL; `None` keeps the lease's own.
+        #[cbor(n(1), with = "codec::optional_span", has_nil)]
         ttl: Option<Duration>,
     },
     /// Renews a lease if this attachment still keeps it. Outcome: [`RenewOutcome`].
-    RenewKept(LeaseId, AttachmentId),
+    #[n(7)]
+    RenewKept(#[n(0)] LeaseId, #[n(1)] AttachmentId),
     /// Attaches a lease to a stream, and renews it. Outcome: [`RenewOutcome`].
+    #[n(8)]
     Attach {
         /// The lease.
+        #[n(0)]
         lease_id: LeaseId,
         /// The client's count of attachments. The highest wins; among equal ones, the latest.
+        #[n(1)]
         attempt: u32,
         /// The stream's attachment of it.
+        #[n(2)]
         attachment: AttachmentId,
     },
     /// Detaches a lease from a stream. It lasts until its end. Outcome: [`Outcome::Done`].
-    Detach(LeaseId, AttachmentId),
+    #[n(9)]
+    Detach(#[n(0)] LeaseId, #[n(1)] AttachmentId),
     /// Revokes a lease because its stream ended, if this attachment still keeps it. Outcome: [`Outcome::Done`].
-    Disconnect(LeaseId, AttachmentId),
+    #[n(10)]
+    Disconnect(#[n(0)] LeaseId, #[n(1)] AttachmentId),
     /// Revokes the lease with this token. Outcome: [`RevokeOutcome`].
+    #[n(11)]
     ForceRelease {
         /// The token of the lease.
+        #[n(0)]
         expected: FencingToken,
         /// The operator's reason, for watchers.
+        #[n(1)]
         reason: Reason,
     },
     /// Reads the lock. Outcome: [`LockView`].
+    #[n(12)]
     View,
 }
 
 /// A request for the lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Acquire {
     /// The call that carries it.
+    #[n(0)]
     pub call: Call,
     /// What it asks for.
+    #[n(1)]
     pub terms: Terms,
     /// Whether to queue if the lock is not free.
+    #[n(2)]
     pub wait: bool,
     /// The ids of the lease, should this command grant it.
+    #[n(3)]
     pub candidate: Candidate,
 }
 
@@ -91,30 +120,40 @@ impl Acquire {
 }
 
 /// The ids of a lease that a command may grant. The server draws them, because the rules contain no randomness.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Candidate {
     /// Proof of ownership.
+    #[n(0)]
     pub lease_id: LeaseId,
     /// Public name.
+    #[n(1)]
     pub grant_id: GrantId,
     /// The stream that keeps the lease from its grant on, if there is one: its first attachment.
+    #[n(2)]
     pub attachment: Option<AttachmentId>,
 }
 
 /// The outcome of a command.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum Outcome {
     /// Of Acquire, Claim and GiveUp.
-    Acquire(AcquireOutcome),
+    #[n(0)]
+    Acquire(#[n(0)] AcquireOutcome),
     /// Of Release.
-    Release(ReleaseOutcome),
+    #[n(1)]
+    Release(#[n(0)] ReleaseOutcome),
     /// Of Renew and Attach.
-    Renew(RenewOutcome),
+    #[n(2)]
+    Renew(#[n(0)] RenewOutcome),
     /// Of ForceRelease.
-    Revoke(RevokeOutcome),
+    #[n(3)]
+    Revoke(#[n(0)] RevokeOutcome),
     /// Of View. Boxed, because it is large.
-    View(Box<LockView>),
+    #[n(4)]
+    View(#[n(0)] Box<LockView>),
     /// The command was carried out. There is nothing else to say.
+    #[n(5)]
     Done,
 }
 

@@ -1,14 +1,17 @@
 //! Identities. A request id and a lease id are credentials: their `Debug` shows the first digits alone, for failed
 //! tests.
 
+use super::codec;
+use minicbor::{Decode, Encode};
 use std::fmt;
 use uuid::Uuid;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $debug:expr) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(pub Uuid);
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
+        #[cbor(transparent)]
+        pub struct $name(#[cbor(n(0), with = "codec::id")] pub Uuid);
 
         impl fmt::Debug for $name {
             fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -51,20 +54,24 @@ id!(
 );
 
 /// Tells one call from every other of its attempt. Drawn at random by the server that received the call, never 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CallId(pub u64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
+#[cbor(transparent)]
+pub struct CallId(#[n(0)] pub u64);
 
 /// One call of a request: a transmission, as one server received it.
 ///
 /// The attempt alone does not name it: a proxy, gRPC's own retry policy, or a client that does not count may send one
 /// attempt several times, and the cleanup after one of these calls must not take away another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub struct Call {
     /// The request that it transmits.
+    #[n(0)]
     pub request: RequestId,
     /// The client's count of transmissions.
+    #[n(1)]
     pub attempt: u32,
     /// Which call of this attempt it is.
+    #[n(2)]
     pub id: CallId,
 }
 

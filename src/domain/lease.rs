@@ -2,37 +2,48 @@
 
 use super::{
     binding::Binding,
+    codec,
     ids::{AttachmentId, GrantId, LeaseId, ReplicaId, RequestId},
     limits::DROP_GRACE,
     name::{Holder, Metadata},
     time::StoreTime,
     token::FencingToken,
 };
+use minicbor::{Decode, Encode};
 use std::time::Duration;
 
 /// How a lease ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(index_only)]
 pub enum LeaseEnd {
     /// Its holder gave it back.
+    #[n(0)]
     Released,
     /// Its time ran out.
+    #[n(1)]
     Expired,
     /// An operator took it back, or the server when its holder's stream ended and the holder had asked for that.
+    #[n(2)]
     Revoked,
 }
 
 /// What a request asks for. Bound to its id: a repeat with other terms is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Terms {
     /// A hash of all parameters that the request id is bound to. Equal parameters have the same hash on every server.
+    #[n(0)]
     pub fingerprint: u64,
     /// How long the lease lasts unless it is renewed.
+    #[cbor(n(1), with = "codec::span")]
     pub ttl: Duration,
     /// The label of the holder.
+    #[n(2)]
     pub holder: Holder,
     /// What the holder says of itself.
+    #[n(3)]
     pub metadata: Metadata,
     /// The token granted is at least this.
+    #[n(4)]
     pub min_token: u64,
 }
 

@@ -1,6 +1,7 @@
 //! What may happen to a lock: pure rules with no async, no I/O, no clock and no transport.
 
 pub mod binding;
+pub(crate) mod codec;
 pub mod command;
 pub mod ended;
 pub mod ids;

@@ -13,11 +13,12 @@ pub struct LockName(Arc<str>);
 
 impl LockName {
     /// Takes a name of 1 to [`LOCK_NAME_BYTES_MAX`] bytes without control characters.
-    pub fn new(name: String) -> Result<Self, BrokenRule> {
+    pub fn new(name: impl AsRef<str>) -> Result<Self, BrokenRule> {
+        let name = name.as_ref();
         if name.is_empty() {
             return Err(BrokenRule("must not be empty".into()));
         }
-        check_text(&name, LOCK_NAME_BYTES_MAX)?;
+        check_text(name, LOCK_NAME_BYTES_MAX)?;
         Ok(Self(name.into()))
     }
 
@@ -111,6 +112,16 @@ impl Metadata {
         Ok(Self { text: text.into_boxed_str(), ends })
     }
 
+    /// The number of pairs.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is no pair.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
     /// The pairs, sorted by key.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         let part = |from: u16, to: u16| self.text.get(from.into()..to.into()).unwrap_or_default();
@@ -145,9 +156,9 @@ mod tests {
         assert!(LockName::new("ü".repeat(LOCK_NAME_BYTES_MAX / 2)).is_ok());
         assert!(LockName::new("ü".repeat(LOCK_NAME_BYTES_MAX / 2 + 1)).is_err(), "the bound is in bytes");
         for bad in ["\0", "a\nb", "\u{7f}", "\u{85}"] {
-            assert!(LockName::new(bad.into()).is_err(), "{bad:?}");
+            assert!(LockName::new(bad).is_err(), "{bad:?}");
         }
-        assert_eq!(LockName::new("orders/42 ✓".into()).map(|name| name.to_string()), Ok("orders/42 ✓".into()));
+        assert_eq!(LockName::new("orders/42 ✓").map(|name| name.to_string()), Ok("orders/42 ✓".into()));
     }
 
     #[test]

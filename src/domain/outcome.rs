@@ -1,154 +1,205 @@
 //! The outcomes of commands. A refusal is an outcome, not an error.
 
 use super::{
+    codec,
     ids::{GrantId, LeaseId},
     lease::LeaseEnd,
     name::{Holder, Metadata},
     token::FencingToken,
 };
+use minicbor::{Decode, Encode};
 use std::time::Duration;
 
 /// A grant, as its holder sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Grant {
     /// Proof of ownership.
+    #[n(0)]
     pub lease_id: LeaseId,
     /// Public name.
+    #[n(1)]
     pub grant_id: GrantId,
     /// Fencing token.
+    #[n(2)]
     pub token: FencingToken,
     /// How long the lease has left.
+    #[cbor(n(3), with = "codec::span")]
     pub left: Duration,
     /// How the lock's previous lease ended, where that is remembered.
+    #[n(4)]
     pub previous_end: Option<LeaseEnd>,
 }
 
 /// A lease, as others see it. It does not have the lease id, which is a credential.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct HolderView {
     /// The holder's label.
+    #[n(0)]
     pub holder: Holder,
     /// What it says of itself.
+    #[n(1)]
     pub metadata: Metadata,
     /// The grant's public name.
+    #[n(2)]
     pub grant_id: GrantId,
     /// Its fencing token.
+    #[n(3)]
     pub token: FencingToken,
     /// The TTL last asked for.
+    #[cbor(n(4), with = "codec::span")]
     pub ttl: Duration,
     /// How long the lease has left.
+    #[cbor(n(5), with = "codec::span")]
     pub left: Duration,
     /// How long ago it was granted.
+    #[cbor(n(6), with = "codec::span")]
     pub held: Duration,
 }
 
 /// A lock held by a client that takes it in Redis directly, by the classic recipe (`SET NX PX`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ClassicHold {
     /// How long its key has left; `None` if the key has no TTL.
+    #[cbor(n(0), with = "codec::optional_span", has_nil)]
     pub left: Option<Duration>,
 }
 
 /// Why a request did not get the lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Contention {
     /// The holder; `None` while the lock is offered to the next waiter.
+    #[n(0)]
     pub current: Option<HolderView>,
     /// The classic client that holds it, in place of a lease.
+    #[n(1)]
     pub classic: Option<ClassicHold>,
     /// The number of waiters.
+    #[n(2)]
     pub waiters: usize,
 }
 
 /// The outcome of Acquire, Claim and GiveUp.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum AcquireOutcome {
     /// The lock is the caller's.
-    Granted(Grant),
+    #[n(0)]
+    Granted(#[n(0)] Grant),
     /// It is not free, and the caller does not wait. Boxed, because it is rare and large.
-    Contended(Box<Contention>),
+    #[n(1)]
+    Contended(#[n(0)] Box<Contention>),
     /// The caller is queued.
+    #[n(2)]
     Queued,
     /// The wait has ended and the request has left the queue.
-    TimedOut(Box<Contention>),
+    #[n(3)]
+    TimedOut(#[n(0)] Box<Contention>),
     /// Another call of the same attempt still waits, so the request stays queued. This call is no longer bound to it.
+    #[n(4)]
     Shared,
     /// A newer attempt of the request is bound, or this one was dropped. Nothing was changed.
+    #[n(5)]
     Overtaken,
     /// The request has ended: it had its lease, or was abandoned. Nothing was changed.
+    #[n(6)]
     Ended,
     /// The request, or this attempt of it, is not known: the store forgot it. Nothing was changed.
+    #[n(7)]
     Unknown,
     /// The id is bound to other terms. Nothing was changed.
+    #[n(8)]
     OtherTerms,
     /// `min_token` is above the highest value allowed now, which this is. Nothing was changed.
-    MinTokenTooHigh(u64),
+    #[n(9)]
+    MinTokenTooHigh(#[n(0)] u64),
     /// The queue is full. Nothing was changed.
+    #[n(10)]
     QueueFull,
     /// No token is left. The request neither holds the lock nor waits for it.
+    #[n(11)]
     TokensExhausted,
 }
 
 /// The fate of a lease that a caller asked about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum Fate {
     /// It ended in this way, recently enough to be remembered.
-    Ended(LeaseEnd),
+    #[n(0)]
+    Ended(#[n(0)] LeaseEnd),
     /// Its end is not remembered, and another lease holds the lock.
+    #[n(1)]
     Superseded,
     /// It is not known.
+    #[n(2)]
     Unknown,
 }
 
 /// A lease that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Gone {
     /// How it ended.
+    #[n(0)]
     pub fate: Fate,
     /// The token of the lease that holds the lock now.
+    #[n(1)]
     pub successor: Option<FencingToken>,
 }
 
 /// The outcome of Release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum ReleaseOutcome {
     /// This command released it.
+    #[n(0)]
     Released,
     /// It had ended before; `Ended(Released)` answers a repeat.
-    Gone(Gone),
+    #[n(1)]
+    Gone(#[n(0)] Gone),
 }
 
 /// The outcome of Renew and Attach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum RenewOutcome {
     /// The lease was extended.
-    Renewed(Renewed),
+    #[n(0)]
+    Renewed(#[n(0)] Renewed),
     /// It has ended. Nothing was changed.
-    Lost(Gone),
+    #[n(1)]
+    Lost(#[n(0)] Gone),
     /// A newer attachment keeps it alive. Nothing was changed.
+    #[n(2)]
     AttachedElsewhere,
 }
 
 /// A lease that was extended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Renewed {
     /// Its token, unchanged.
+    #[n(0)]
     pub token: FencingToken,
     /// The TTL last asked for.
+    #[cbor(n(1), with = "codec::span")]
     pub ttl: Duration,
     /// How long it has left.
+    #[cbor(n(2), with = "codec::span")]
     pub left: Duration,
 }
 
 /// The outcome of ForceRelease.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum RevokeOutcome {
     /// The lease was taken from this holder.
-    Revoked(Holder),
+    #[n(0)]
+    Revoked(#[n(0)] Holder),
     /// Nobody holds the lock. Nothing was changed.
+    #[n(1)]
     NotHeld,
     /// It is held under this other token. Nothing was changed.
-    TokenMismatch(FencingToken),
+    #[n(2)]
+    TokenMismatch(#[n(0)] FencingToken),
 }
 
 /// What a token is worth.
@@ -165,17 +216,22 @@ pub enum TokenStatus {
 }
 
 /// One lock, as anybody may see it.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct LockView {
     /// Who holds it.
+    #[n(0)]
     pub current: Option<HolderView>,
     /// The classic client that holds it, in place of a lease.
+    #[n(1)]
     pub classic: Option<ClassicHold>,
     /// The number of waiters.
+    #[n(2)]
     pub waiters: usize,
     /// How the lease before the current one ended.
+    #[n(3)]
     pub previous_end: Option<LeaseEnd>,
     /// The highest token granted, where that is remembered.
+    #[n(4)]
     pub newest_token: Option<FencingToken>,
 }
 

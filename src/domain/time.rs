@@ -1,10 +1,12 @@
 //! The store's time, the only clock that decides about leases.
 
+use minicbor::{Decode, Encode};
 use std::time::Duration;
 
 /// A moment on the store's clock, in microseconds since 1970. Rules get it as an argument and never read a clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct StoreTime(u64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Encode, Decode)]
+#[cbor(transparent)]
+pub struct StoreTime(#[n(0)] u64);
 
 impl StoreTime {
     /// The moment that is this many microseconds after 1970 began.

@@ -170,7 +170,7 @@ mod tests {
     fn event(name: &str, token: u64) -> Event {
         Event {
             kind: EventKind::Granted,
-            name: LockName::new(name.into()).unwrap(),
+            name: LockName::new(name).unwrap(),
             holder: String::new(),
             grant_id: GrantId(uuid::Uuid::nil()),
             token: FencingToken::new(token).unwrap(),

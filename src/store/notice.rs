@@ -5,6 +5,7 @@
 
 use super::Timed;
 use crate::domain::{
+    codec,
     command::{Command, Effect, Effects},
     ids::{AttachmentId, Call, GrantId, ReplicaId, RequestId},
     lease::{Lease, LeaseEnd},
@@ -13,50 +14,66 @@ use crate::domain::{
     rules::Lock,
     token::FencingToken,
 };
+use minicbor::{Decode, Encode};
 use std::borrow::Cow;
 
 /// The reason that watchers see when a lease is revoked because its stream ended.
 const STREAM_ENDED: &str = "stream ended";
 
 /// An event of a lock, for watchers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Event {
     /// Its kind.
+    #[n(0)]
     pub kind: EventKind,
     /// The lock.
+    #[n(1)]
     pub name: LockName,
     /// The label of the lease's holder.
+    #[cbor(n(2), decode_with = "codec::label")]
     pub holder: String,
     /// The lease's public name.
+    #[n(3)]
     pub grant_id: GrantId,
     /// Its token.
+    #[n(4)]
     pub token: FencingToken,
 }
 
 /// The kind of an event.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum EventKind {
     /// The lease was granted.
+    #[n(0)]
     Granted,
     /// Its holder released it.
+    #[n(1)]
     Released,
     /// Its TTL ran out.
+    #[n(2)]
     Expired,
     /// It was revoked, for this reason.
-    Revoked(String),
+    #[n(3)]
+    Revoked(#[cbor(n(0), decode_with = "codec::reason")] String),
 }
 
 /// A notice that the rules caused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum Notice {
     /// See [`Notices::look_again`].
-    LookAgain(RequestId, u32),
+    #[n(0)]
+    LookAgain(#[n(0)] RequestId, #[n(1)] u32),
     /// See [`Notices::lease_ended`].
-    LeaseEnded(AttachmentId, LeaseEnd),
+    #[n(1)]
+    LeaseEnded(#[n(0)] AttachmentId, #[n(1)] LeaseEnd),
     /// See [`Notices::detached`].
-    Detached(AttachmentId),
+    #[n(2)]
+    Detached(#[n(0)] AttachmentId),
     /// See [`Notices::event`].
-    Event(Box<Event>),
+    #[n(3)]
+    Event(#[n(0)] Box<Event>),
 }
 
 impl Notice {

@@ -135,7 +135,7 @@ fn text(number: u8, text: &str) -> Vec<u8> {
 pub fn records() -> Vec<Vec<u8>> {
     let (id, until) = (Uuid::from_u128(0x0ea8_5d06_5d6b_4f61_8a5f_1f5e_5c1c_0b11), StoreTime::from_micros(1 << 50));
     let call = Call { request: RequestId(id), attempt: 2, id: CallId(1) };
-    let name = LockName::new(NAME.to_owned()).expect("it is a name");
+    let name = LockName::new(NAME).expect("it is a name");
     let metadata = Metadata::new([("k".to_owned(), "v".to_owned())]).expect("it is short");
     let holder = Holder::new("worker".to_owned()).expect("it is a label");
     let token = FencingToken::new(7);

@@ -1,10 +1,12 @@
 //! Numbers and names that the protocol orders things by.
 
+use minicbor::{Decode, Encode};
 use std::fmt;
 
 /// One run of one server process. Drawn at random at its start: 96 bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ServerId(pub [u8; 12]);
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
+#[cbor(transparent)]
+pub struct ServerId(#[cbor(n(0), with = "minicbor::bytes")] pub [u8; 12]);
 
 impl ServerId {
     /// The id that `Display` wrote.
@@ -21,11 +23,13 @@ impl fmt::Display for ServerId {
 }
 
 /// One server's attempt to lead a partition. No two attempts have the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub struct Ballot {
     /// One more than the highest round that the server had seen.
+    #[n(0)]
     pub round: u64,
     /// The server that attempts it.
+    #[n(1)]
     pub server: ServerId,
 }
 
@@ -39,8 +43,31 @@ pub struct Position {
 }
 
 /// Names one membership of a node in a partition, from its admission until it loses its memory. Random.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Stamp(pub u128);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Stamp(#[cbor(n(0), with = "stamp")] pub u128);
+
+/// As 16 bytes.
+mod stamp {
+    use minicbor::{
+        Decoder, Encoder,
+        bytes::{DecodeBytes as _, EncodeBytes as _},
+        decode::Error,
+        encode::{self, Write},
+    };
+
+    pub(super) fn encode<C, W: Write>(
+        stamp: &u128,
+        to: &mut Encoder<W>,
+        context: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        stamp.to_be_bytes().encode_bytes(to, context)
+    }
+
+    pub(super) fn decode<C>(from: &mut Decoder<'_>, context: &mut C) -> Result<u128, Error> {
+        <[u8; 16]>::decode_bytes(from, context).map(u128::from_be_bytes)
+    }
+}
 
 /// Names one transfer of a snapshot to a node. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -208,7 +208,7 @@ mod tests {
         };
         let mut it = Carried::default();
         let at = QueuePlace { ballot: ballot(1), number: 1, ahead: 0 };
-        let name = LockName::new("lock".to_owned()).unwrap();
+        let name = LockName::new("lock").unwrap();
         let queued = Outcome::Acquire(AcquireOutcome::Queued);
         it.acquired(&name, Acquire { call, terms, wait: true, candidate }, at, &queued);
         (it, call)

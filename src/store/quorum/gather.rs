@@ -80,7 +80,7 @@ mod tests {
         };
         PresentedWaiter {
             place: (Ballot { round, ..Ballot::default() }, number),
-            name: LockName::new("lock".to_owned()).unwrap(),
+            name: LockName::new("lock").unwrap(),
             acquire: Acquire { call: Call { request, attempt: 1, id: CallId(1) }, terms, wait: true, candidate },
             is_dropped: false,
         }

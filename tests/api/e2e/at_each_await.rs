@@ -41,7 +41,7 @@ impl Bench {
         let inner = Arc::new(MemoryStore::new(as_clock, &limits, hub.clone()));
         let store = Arc::new(GatedStore::new(inner));
         let locks = Locks::new(store.clone(), hub, limits);
-        Self { clock, store, locks, name: LockName::new("a".into()).unwrap() }
+        Self { clock, store, locks, name: LockName::new("a").unwrap() }
     }
 
     fn call(number: u128, attempt: u32, wait: Duration) -> AcquireCall {

@@ -43,7 +43,7 @@ async fn leases_are_at_risk_until_they_can_be_renewed() {
     let inner = Arc::new(MemoryStore::new(clock, &Limits::default(), hub.clone()));
     let store = Arc::new(GatedStore::new(inner));
     let locks = Arc::new(Locks::new(store.clone(), hub, Limits::default()));
-    let name = LockName::new("a".into()).unwrap();
+    let name = LockName::new("a").unwrap();
     let lease_id = granted(store.acquire(&name, acquire(new_request(), TTL, false)).await.unwrap()).lease_id;
     let (client, requests) = mpsc::channel(64);
     let inbound = ReceiverStream::new(requests).map(Ok::<_, Infallible>);

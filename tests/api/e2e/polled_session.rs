@@ -53,7 +53,7 @@ impl Drop for Bench {
 }
 
 fn name(text: &str) -> LockName {
-    LockName::new(text.into()).unwrap()
+    LockName::new(text).unwrap()
 }
 
 fn call(wait: Duration) -> AcquireCall {

@@ -61,7 +61,7 @@ impl<H> Deref for Bench<H> {
 }
 
 pub(crate) fn name(text: &str) -> LockName {
-    LockName::new(text.into()).unwrap()
+    LockName::new(text).unwrap()
 }
 
 pub(crate) fn request(number: u128) -> RequestId {

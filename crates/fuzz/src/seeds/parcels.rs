@@ -39,7 +39,7 @@ fn token() -> FencingToken {
 }
 
 fn name() -> LockName {
-    LockName::new(NAME.to_owned()).expect("it is a name")
+    LockName::new(NAME).expect("it is a name")
 }
 
 fn holder() -> Holder {

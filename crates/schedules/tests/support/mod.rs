@@ -23,7 +23,7 @@ use uuid::Uuid;
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 pub(crate) fn name(text: &str) -> LockName {
-    LockName::new(text.into()).unwrap()
+    LockName::new(text).unwrap()
 }
 
 pub(crate) fn request(number: u128) -> RequestId {

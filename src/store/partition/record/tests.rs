@@ -85,7 +85,7 @@ fn the_bytes_of_a_layout_never_change() {
     let lock = Lock::kept(Some(lease()), vec![tombstone(10)]);
     assert_eq!(hex(&encoded(&lock)), LOCK_BYTES);
     let mut ends = Vec::new();
-    let name = LockName::new("orders/42".into()).unwrap();
+    let name = LockName::new("orders/42").unwrap();
     let end = |end, at| Ended { request: RequestId(id(1)), fingerprint: 2, end, at: StoreTime::from_micros(at) };
     let of_lease = RequestEnd::Lease(LeaseId(id(3)), LeaseEnd::Expired);
     ended::append(&mut ends, &name, &end(of_lease, 4), Some(token(5)));
@@ -275,7 +275,7 @@ proptest! {
         let record = encoded(&Lock::kept(Some(lease.clone()), tombstones.clone()));
         let token = raised(lease.token);
         let expected = encoded(&Lock::kept(Some(Lease { token, ..lease }), tombstones));
-        let name = LockName::new("orders/42".to_owned()).unwrap();
+        let name = LockName::new("orders/42").unwrap();
         prop_assert_eq!(with_tokens(&Key::of_lock(&name), &record, raise).unwrap(), Some(expected));
         prop_assert_eq!(with_tokens(&Key::of_lock(&name), &record, |_| None).unwrap(), None);
         let mut ended = vec![LAYOUT];

@@ -1,7 +1,6 @@
 //! Why what another server sent cannot be read.
 
-use super::{LAYOUT, MESSAGE_BYTES_MAX};
-use crate::store::fields::FieldError;
+use super::LAYOUT;
 
 /// Why a parcel, or what a server told, cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,19 +17,15 @@ pub enum FrameError {
          share a store have to be of versions that read each other"
     )]
     OtherLayout(u8),
-    /// It is no message.
+    /// It is not what a server sends.
     #[error("it is damaged: {0}")]
-    Damaged(#[from] prost::DecodeError),
-    /// It ends too early.
-    #[error("it is damaged: it is cut off")]
-    CutOff,
-    /// A message is longer than any.
-    #[error("it is damaged: it has a message of {0} bytes, and one has at most {MESSAGE_BYTES_MAX}")]
-    LongMessage(usize),
-    /// It consists of more messages than it may.
-    #[error("it is damaged: it has too many messages")]
-    TooMany,
-    /// A field of it is not as it always is.
-    #[error(transparent)]
-    Field(#[from] FieldError),
+    Damaged(String),
+}
+
+impl From<minicbor::decode::Error> for FrameError {
+    fn from(error: minicbor::decode::Error) -> Self {
+        let text = error.to_string();
+        let why = if error.is_end_of_input() { "it is cut off" } else { text.trim_start_matches("decode error: ") };
+        Self::Damaged(why.to_owned())
+    }
 }

@@ -1,23 +1,22 @@
-//! Parcels: the number of the layout in one byte, a message that says who sent it, and those of its frames.
+//! Parcels: the number of the layout in one byte, the sender, the frames.
 
 use super::{
-    Frame, FrameError, LAYOUT, LIST_MAX, MESSAGES_MAX, PARCEL_BYTES_FULL, PARCEL_BYTES_MAX, Parcel,
-    message::{next_frame, put_frame},
-    stream::{Messages, put},
-    wire::ServerMessage,
+    Frame, FrameError, LAYOUT, LIST_MAX, MESSAGES_MAX, PARCEL_BYTES_FULL, PARCEL_BYTES_MAX, Parcel, TOLD_BYTES_MAX,
+    Told, list::Entries,
 };
 use crate::store::quorum::ballot::ServerId;
+use minicbor::{Decoder, Encode};
 use std::mem;
 
 /// Room for a question or two, or for their replies.
 const PARCEL_BYTES_USUAL: usize = 512;
 
 impl Parcel {
-    /// Its bytes. For what is sent see [`parcels`], which copies no text, and never makes what no server reads.
+    /// Its bytes. For what is sent see [`parcels`], which never makes what no server reads.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = begun(self.from);
         for frame in &self.frames {
-            put_frame(&mut out, frame.clone());
+            put(&mut out, frame);
         }
         out
     }
@@ -28,13 +27,58 @@ impl Parcel {
     ///
     /// The bytes are those of another version of the server, or damaged.
     pub fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
-        let mut messages = Messages::of(bytes, PARCEL_BYTES_MAX)?;
-        let from = messages.next::<ServerMessage>()?.into();
-        let mut frames = Vec::new();
-        while !messages.is_at_end() {
-            frames.push(next_frame(&mut messages)?);
+        let rest = behind_layout(bytes, PARCEL_BYTES_MAX)?;
+        let (mut decoder, mut entries) = (Decoder::new(rest), Entries::default());
+        entries.read(1)?;
+        let (from, mut frames) = (decoder.decode()?, Vec::new());
+        while decoder.position() < rest.len() {
+            entries.read(1)?;
+            frames.push(decoder.decode_with(&mut entries)?);
         }
         Ok(Self { from, frames })
+    }
+}
+
+impl Told {
+    /// Its bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![LAYOUT];
+        put(&mut out, self);
+        out
+    }
+
+    /// Reads what another server told.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are those of another version of the server, or damaged.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
+        let rest = behind_layout(bytes, TOLD_BYTES_MAX)?;
+        let mut decoder = Decoder::new(rest);
+        let told = decoder.decode_with(&mut Entries::default())?;
+        if decoder.position() < rest.len() {
+            return Err(FrameError::Damaged("more follows it".to_owned()));
+        }
+        Ok(told)
+    }
+}
+
+/// Adds a value. The number of entries of its lists.
+fn put(out: &mut Vec<u8>, value: &impl Encode<Entries>) -> usize {
+    let mut entries = Entries::default();
+    minicbor::encode_with(value, out, &mut entries).unwrap_or_else(|_| unreachable!("a Vec grows"));
+    entries.count()
+}
+
+/// The bytes behind the number of the layout, which is that of this server.
+fn behind_layout(bytes: &[u8], bytes_max: usize) -> Result<&[u8], FrameError> {
+    if bytes.len() > bytes_max {
+        return Err(FrameError::TooLong(bytes.len(), bytes_max));
+    }
+    match bytes.split_first() {
+        None => Err(FrameError::Empty),
+        Some((&LAYOUT, rest)) => Ok(rest),
+        Some((layout, _)) => Err(FrameError::OtherLayout(*layout)),
     }
 }
 
@@ -43,7 +87,7 @@ impl Parcel {
 pub fn parcels(from: ServerId, frames: impl IntoIterator<Item = Frame>) -> Vec<Vec<u8>> {
     let mut packer = Packer { from, full: Vec::new(), open: begun(from), frames: 0, messages: 1 };
     for frame in frames {
-        in_parts(frame, |part| packer.add(part));
+        in_parts(frame, |part| packer.add(&part));
     }
     if packer.frames > 0 {
         packer.full.push(packer.open);
@@ -61,9 +105,9 @@ struct Packer {
 }
 
 impl Packer {
-    fn add(&mut self, frame: Frame) {
+    fn add(&mut self, frame: &Frame) {
         let before = self.open.len();
-        let messages = put_frame(&mut self.open, frame);
+        let messages = 1 + put(&mut self.open, frame);
         let fits = self.open.len() <= PARCEL_BYTES_FULL && self.messages + messages <= MESSAGES_MAX;
         if !fits && self.frames > 0 {
             let mut next = begun(self.from);
@@ -80,7 +124,7 @@ impl Packer {
 fn begun(from: ServerId) -> Vec<u8> {
     let mut out = Vec::with_capacity(PARCEL_BYTES_USUAL);
     out.push(LAYOUT);
-    put(&mut out, &ServerMessage::from(from));
+    put(&mut out, &from);
     out
 }
 

@@ -296,7 +296,7 @@ mod tests {
         let terms = Terms { fingerprint: 7, ttl: DAY, holder, metadata, min_token: 0 };
         let call = Call { request, attempt: 1, id: CallId(1) };
         Job {
-            name: LockName::new("lock".to_owned()).unwrap(),
+            name: LockName::new("lock").unwrap(),
             hash: 0,
             command: Command::Acquire(Acquire { call, terms, wait: true, candidate }),
             from,
@@ -319,7 +319,7 @@ mod tests {
         for (number, from) in [(1, ME), (2, OTHER), (3, ME), (4, OTHER)] {
             lead.submit(asks(number, from, lead.time(now)), now, &exit);
         }
-        let name = LockName::new("lock".to_owned()).unwrap();
+        let name = LockName::new("lock").unwrap();
         let waiters = |lead: &Lead, now| lead.locks.find(&name, 0).unwrap().lock.view(lead.time(now)).waiters;
         let later = now.after(REPLICA_GONE - Duration::from_micros(1));
         lead.hear_of([], later, &exit);

@@ -43,7 +43,7 @@ struct Bench {
 }
 
 fn name() -> LockName {
-    LockName::new("lock".to_owned()).unwrap()
+    LockName::new("lock").unwrap()
 }
 
 /// The request of this number, which waits.

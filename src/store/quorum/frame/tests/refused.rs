@@ -14,9 +14,14 @@ fn with(rest: &[u8]) -> Vec<u8> {
 
 #[test]
 fn another_layout_is_refused_by_its_number() {
-    let words = "it has layout 2, and this server reads layout 1: another version of the server sent it";
-    assert!(refused(&[2, 1, 2, 3]).starts_with(words), "{}", refused(&[2, 1, 2, 3]));
-    assert!(Told::decode(&[2]).unwrap_err().to_string().starts_with(words));
+    let words = "it has layout 1, and this server reads layout 2: another version of the server sent it";
+    assert!(refused(&[1, 1, 2, 3]).starts_with(words), "{}", refused(&[1, 1, 2, 3]));
+    assert!(Told::decode(&[1]).unwrap_err().to_string().starts_with(words));
+}
+
+/// What encodes as CBOR, after the sender of a parcel.
+fn with_value(value: impl minicbor::Encode<()>) -> Vec<u8> {
+    with(&minicbor::to_vec(value).unwrap())
 }
 
 #[test]
@@ -24,34 +29,55 @@ fn what_cannot_be_a_parcel_is_refused_in_words() {
     assert_eq!(refused(&[]), "it is empty");
     assert_eq!(refused(&[LAYOUT]), "it is damaged: it is cut off");
     assert_eq!(refused(&vec![LAYOUT; PARCEL_BYTES_MAX + 1]), "it has 8388609 bytes, and there are at most 8388608");
-    assert!(refused(&[LAYOUT, 1, 0xff]).starts_with("it is damaged: "));
-    assert_eq!(refused(&with(&[5])), "it is damaged: it is cut off");
-    assert_eq!(refused(&with(&[0])), "it is damaged: its kind is missing");
-    // A length of 64 KiB and 1.
-    let long = "it is damaged: it has a message of 65537 bytes, and one has at most 65536";
-    assert_eq!(refused(&with(&[0x81, 0x80, 0x04])), long);
-    // A length of more than there is memory.
-    assert!(refused(&with(&[0xff; 9])).starts_with("it is damaged: "));
-    // An Ask with neither a ballot nor work; one with work alone.
-    assert_eq!(refused(&with(&[2, 0x0a, 0])), "it is damaged: its work is missing");
-    assert_eq!(refused(&with(&[4, 0x0a, 2, 0x3a, 0])), "it is damaged: its ballot is missing");
-    // Partition 65,536.
-    let gather = [8, 0x22, 6, 0x08, 0x80, 0x80, 0x04, 0x12, 0];
-    assert_eq!(refused(&with(&gather)), "it is damaged: its partition cannot be 65536");
-    // Notices, of which 3 should follow.
-    assert_eq!(refused(&with(&[4, 0x1a, 2, 0x08, 3])), "it is damaged: it is cut off");
-    // A hand-over with the ends of 0 leases, of one token.
-    let ends = [16, 0x3a, 14, 0x12, 0, 0x3a, 10, 0x12, 8, 1, 0, 0, 0, 0, 0, 0, 0];
-    assert_eq!(refused(&with(&ends)), "it is damaged: its ends of leases are 0, of 1 leases");
-    // A reply with refusal 9.
-    assert_eq!(refused(&with(&[4, 0x12, 2, 0x30, 9])), "it is damaged: its refusal cannot be 9");
+    assert!(refused(&[LAYOUT, 0xff]).starts_with("it is damaged: "));
+    assert!(refused(&with_value("no frame")).starts_with("it is damaged: unexpected type"));
+    assert!(refused(&with_value((99, 1))).starts_with("it is damaged: unknown enum variant 99"));
+    // A Gather without its ballot; one of partition 65,536.
+    assert!(
+        refused(&with_value((3, 5))).starts_with("it is damaged: missing value"),
+        "{}",
+        refused(&with_value((3, 5)))
+    );
+    assert!(refused(&with_value((3, 65_536))).starts_with("it is damaged: "));
+    // A list that does not tell its length.
+    let endless = [&[0x83, 2, 1, 0x9f][..], &[0xff]].concat();
+    assert_eq!(refused(&with(&endless)), "it is damaged: a list does not tell its length");
 }
 
 #[test]
-fn more_messages_than_a_parcel_has_are_refused() {
+fn more_entries_than_a_parcel_has_are_refused() {
     let of = |frames| Parcel { from: ONE, frames: vec![released(); frames] }.encode();
     assert!(Parcel::decode(&of(MESSAGES_MAX - 1)).is_ok());
-    assert_eq!(refused(&of(MESSAGES_MAX)), "it is damaged: it has too many messages");
+    assert_eq!(refused(&of(MESSAGES_MAX)), "it is damaged: it has too many entries");
+    let gone = |notices| vec![Notice::Detached(crate::domain::ids::AttachmentId(id(1))); notices];
+    let of = |notices| Parcel { from: ONE, frames: vec![Frame::Notices { first: 1, notices: gone(notices) }] }.encode();
+    assert!(Parcel::decode(&of(MESSAGES_MAX - 2)).is_ok());
+    assert_eq!(refused(&of(MESSAGES_MAX - 1)), "it is damaged: it has too many entries");
+    // Notices that are not there: 2^32 - 1, and 2^64 - 1.
+    for count in [&[0x9a, 0xff, 0xff, 0xff, 0xff][..], &[0x9b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]] {
+        assert_eq!(refused(&with(&[&[0x83, 2, 1], count].concat())), "it is damaged: it has too many entries");
+    }
+}
+
+/// Metadata has a bound of its own: its pairs may be empty.
+#[test]
+fn more_pairs_than_there_can_be_are_refused() {
+    let mut holder = vec![0xb9, 0xff, 0xff];
+    holder.extend([0x60; 2 * 0xffff]);
+    let metadata = minicbor::decode::<crate::domain::name::Metadata>(&holder).unwrap_err().to_string();
+    assert_eq!(metadata, "decode error: its metadata has more pairs than there can be");
+}
+
+/// A server of the next version may add a field, and may not leave out one that is always there.
+#[test]
+fn fields_of_the_next_version_are_skipped() {
+    let led = Led { partition: 3, round: 4, now: StoreTime::from_micros(5) };
+    let next = minicbor::to_vec((3_u16, 4_u64, 5_u64, Some("added"), [1, 2, 3])).unwrap();
+    assert_eq!(minicbor::decode::<Led>(&next).unwrap(), led);
+    let next = minicbor::to_vec((2, 9_u64, "added", [1])).unwrap();
+    assert_eq!(minicbor::decode::<Work>(&next).unwrap(), Work::Watch(9));
+    let without = minicbor::to_vec((3_u16, 4_u64)).unwrap();
+    assert!(minicbor::decode::<Led>(&without).unwrap_err().is_missing_value());
 }
 
 #[test]
@@ -65,7 +91,7 @@ fn texts_keep_the_rules_of_the_domain() {
     assert_eq!(sent(list(513)), "it is damaged: its prefix has 513 bytes: too many");
     let event = |holder: usize, reason: usize| {
         let kind = crate::store::EventKind::Revoked("r".repeat(reason));
-        let (name, token) = (LockName::new("n".to_owned()).unwrap(), FencingToken::new(1).unwrap());
+        let (name, token) = (LockName::new("n").unwrap(), FencingToken::new(1).unwrap());
         let event = crate::store::Event { kind, name, holder: "h".repeat(holder), grant_id: GrantId(id(1)), token };
         Frame::Notices { first: 1, notices: vec![Notice::Event(Box::new(event))] }
     };
@@ -86,7 +112,8 @@ fn what_a_server_tells_ends_where_it_says() {
     for end in 0..bytes.len() {
         assert!(Told::decode(&bytes[..end]).is_err(), "cut off at {end}");
     }
-    assert_eq!(Told::decode(&[&bytes[..], &[0]].concat()), Err(FrameError::TooMany));
+    let more = Told::decode(&[&bytes[..], &[0]].concat()).unwrap_err();
+    assert_eq!(more.to_string(), "it is damaged: more follows it");
     assert!(matches!(Told::decode(&vec![LAYOUT; TOLD_BYTES_MAX + 1]), Err(FrameError::TooLong(..))));
 }
 

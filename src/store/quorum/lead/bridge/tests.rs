@@ -56,7 +56,7 @@ struct Bench {
 }
 
 fn name() -> LockName {
-    LockName::new("a".to_owned()).unwrap()
+    LockName::new("a").unwrap()
 }
 
 fn acquire(number: u128, wait: bool) -> Acquire {
