@@ -48,8 +48,8 @@ const WRONG_MAX: usize = 2;
 /// A suggestion has to be at least so similar, of 1, without the prefix.
 const SIMILARITY_MIN: f64 = 0.75;
 
-/// The names in this environment that are meant for Fencepost, and that nothing of it reads. An unknown variable that is
-/// empty changes nothing, and is ignored.
+/// The names in this environment that are meant for Fencepost, and that nothing of it reads. An unknown variable that
+/// is empty changes nothing, and is ignored.
 pub(super) fn unknown(environment: &Environment) -> impl Iterator<Item = String> {
     let unknown = unread(environment).filter(|name| is_meant(name));
     unknown.filter(|name| !is_of_kubernetes(name, environment))

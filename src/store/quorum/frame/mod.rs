@@ -3,8 +3,8 @@
 //! A parcel may be lost, and is never delivered twice. Parcels between two servers may arrive in another order when
 //! they pass through different nodes.
 //!
-//! What is sent is the number of its layout, in one byte, and values in CBOR: a parcel is its sender and its frames. The
-//! domain's types derive their codec ([`codec`](crate::domain::codec)), so a server reads what the version after it
+//! What is sent is the number of its layout, in one byte, and values in CBOR: a parcel is its sender and its frames.
+//! The domain's types derive their codec ([`codec`](crate::domain::codec)), so a server skips what the version after it
 //! adds to them.
 
 mod error;
