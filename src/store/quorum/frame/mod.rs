@@ -4,8 +4,8 @@
 //! they pass through different nodes.
 //!
 //! What is sent is the number of its layout, in one byte, and values in CBOR: a parcel is its sender and its frames.
-//! The domain's types derive their codec ([`codec`](crate::domain::codec)), so a server skips what the version after it
-//! adds to them.
+//! The types of the domain derive their codec (`domain/codec.rs`), so a server skips what the version after it adds to
+//! them.
 
 mod error;
 mod list;
