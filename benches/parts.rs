@@ -23,8 +23,8 @@ use fencepost::{
         Store as _,
         memory::MemoryStore,
         quorum::{
-            ballot::{Ballot, ServerId},
-            frame::{Done, Frame, Parcel, Work, parcels},
+            paxos::ballot::{Ballot, ServerId},
+            rpc::messages::{Done, Frame, Parcel, Work, parcels},
         },
     },
 };

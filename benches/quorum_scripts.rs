@@ -12,12 +12,16 @@ mod redis_server;
 
 use fencepost::{
     node::{Connection, Node, RedisUrl},
-    store::quorum::{
-        ballot::{Ballot, Position, ServerId, Stamp, TransferId},
+    store::{
         content::{Bytes, Changes},
-        message::{Answer, Request},
-        node::{Ask, ClusterId, Mark, Said},
-        wire::{self, Call},
+        quorum::{
+            nodes::scripts::{self, Call},
+            paxos::{
+                ballot::{Ballot, Position, ServerId, Stamp, TransferId},
+                message::{Answer, Request},
+                node::{Ask, ClusterId, Mark, Said},
+            },
+        },
     },
 };
 use redis_server::Redis;
@@ -44,7 +48,7 @@ fn of_partition(partition: u16, number: u64, request: Request) -> Ask {
 
 async fn said(connection: &Connection, asks: &[Ask]) -> Vec<Said> {
     let mut all = Vec::new();
-    for call in wire::calls(&connection.info().run_id, asks).unwrap() {
+    for call in scripts::calls(&connection.info().run_id, asks).unwrap() {
         let reply = connection.run(call.script.script, &call.script.keys, &call.script.args).await.unwrap();
         all.extend(call.said(reply).unwrap().into_iter().map(Result::unwrap));
     }
@@ -90,7 +94,7 @@ fn batches(run_id: &str, stamps: &[Stamp], number: u64, pairs: u64) -> Call {
             of_partition(partition, number, write)
         })
         .collect();
-    let mut calls = wire::calls(run_id, &asks).unwrap();
+    let mut calls = scripts::calls(run_id, &asks).unwrap();
     assert_eq!(calls.len(), 1, "one run of the script");
     calls.remove(0)
 }

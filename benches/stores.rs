@@ -18,10 +18,9 @@ use fencepost::{
         MemoryStore, Store,
         quorum::{
             QuorumStore,
-            create::create,
-            node::{ClusterId, Mark},
-            nodes::Carrier,
-            redis_nodes::RedisNodes,
+            config::bootstrap::create,
+            nodes::{carrier::Carrier, connections::RedisNodes},
+            paxos::node::{ClusterId, Mark},
         },
     },
 };

@@ -78,7 +78,7 @@ async fn examine(url: &NodeUrl, is_only: bool) -> (Vec<Finding>, Option<String>)
         NodeUrl::Sentinel(url) => sentinels::examine(url).await,
     };
     let examined = match found {
-        Ok(url) => quorum::doctor::examine(&url, is_only).await,
+        Ok(url) => quorum::nodes::doctor::examine(&url, is_only).await,
         Err(why) => Err(why),
     };
     match examined {

@@ -24,7 +24,7 @@ use crate::{
     node::{NodeUrl, TlsFile, TlsFileProblem, TlsFiles},
     store::{
         MemoryStore, Store,
-        quorum::{ClusterStore, addresses::Addresses},
+        quorum::{ClusterStore, nodes::addresses::Addresses},
     },
     telemetry::{
         metrics::{ConnectionMetrics, Metrics},

@@ -2,6 +2,7 @@
 //! fits behind it as well as memory does.
 
 mod chores;
+pub mod content;
 mod error;
 mod failures;
 mod fields;

@@ -19,8 +19,9 @@ use fencepost::{
     store::{
         memory::MemoryStore,
         quorum::{
-            ballot::{Ballot, ServerId},
-            frame::{Done, Frame, FrameError, PARCEL_BYTES_MAX, Parcel, PresentedWaiter, Refusal, Work, parcels},
+            nodes::carrier::PARCEL_BYTES_MAX,
+            paxos::ballot::{Ballot, ServerId},
+            rpc::messages::{Done, Frame, FrameError, Parcel, PresentedWaiter, Refusal, Work, parcels},
         },
     },
 };

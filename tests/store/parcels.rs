@@ -9,11 +9,14 @@ mod twins;
 use fencepost::{
     node::{CONNECTIONS_PER_NODE, Push, Pushes, RedisUrl},
     store::quorum::{
-        ballot::ServerId,
-        frame::PARCEL_BYTES_MAX,
-        node::{Ask, ClusterId, Mark, Said},
-        nodes::Carrier,
-        redis_nodes::RedisNodes,
+        nodes::{
+            carrier::{Carrier, PARCEL_BYTES_MAX},
+            connections::RedisNodes,
+        },
+        paxos::{
+            ballot::ServerId,
+            node::{Ask, ClusterId, Mark, Said},
+        },
     },
 };
 use futures_util::future::join_all;

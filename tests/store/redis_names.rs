@@ -22,7 +22,7 @@ use fencepost::{
     node::RedisUrl,
     store::{
         StoreError,
-        quorum::{ClusterStore, addresses::Addresses, create::PARTITIONS},
+        quorum::{ClusterStore, config::bootstrap::PARTITIONS, nodes::addresses::Addresses},
     },
 };
 use notices::NoNotices;

@@ -6,11 +6,12 @@ use fencepost::{
     domain::time::StoreTime,
     node::{Push, PushSender, Pushes},
     store::quorum::{
-        acceptor::Incarnation,
-        ballot::ServerId,
-        frame::PARCEL_BYTES_MAX,
-        node::{Ask, Node},
-        nodes::{Answers, Carrier, Lost},
+        nodes::carrier::{Answers, Carrier, Lost, PARCEL_BYTES_MAX},
+        paxos::{
+            acceptor::Incarnation,
+            ballot::ServerId,
+            node::{Ask, Node},
+        },
     },
 };
 use std::{cell::OnceCell, collections::BTreeMap, sync::Mutex, time::Duration};

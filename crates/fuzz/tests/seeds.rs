@@ -3,7 +3,7 @@
 
 use fencepost::store::{
     partition::record::{Key, ended, lock},
-    quorum::frame::{Parcel, Told},
+    quorum::rpc::messages::{Parcel, Told},
 };
 use fencepost_fuzz::{METHODS, config, parcel, record, request, seeds};
 use tonic::Code;

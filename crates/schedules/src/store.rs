@@ -1,5 +1,7 @@
 //! The store without Redis.
 
+#[path = "../../../src/store/content.rs"]
+pub mod content;
 #[path = "../../../src/store/error.rs"]
 mod error;
 #[path = "../../../src/store/fields/mod.rs"]
@@ -14,8 +16,6 @@ mod notice;
 mod page;
 #[path = "../../../src/store/partition/mod.rs"]
 pub mod partition;
-#[path = "quorum.rs"]
-pub mod quorum;
 #[path = "../../../src/store/timed.rs"]
 mod timed;
 

@@ -13,17 +13,23 @@ use super::{
 use crate::{
     clock::{Clock, ProcessClock},
     store::quorum::{
-        addresses::{Addresses, Connected},
-        ballot::majority,
-        clocks::WallClocks,
-        create::{CreateError, PARTITIONS, create},
-        find::{self, FindError},
-        node::{ClusterId, Mark},
-        nodes::Lost,
-        redis_nodes::RedisNodes,
-        replace::Replacement,
-        search::Search,
-        survey::{InPartition, survey},
+        config::{
+            bootstrap::{CreateError, PARTITIONS, create},
+            discovery::{self, FindError},
+            replace_node::Replacement,
+            search::Search,
+            status::{InPartition, survey},
+        },
+        nodes::{
+            addresses::{Addresses, Connected},
+            carrier::Lost,
+            connections::RedisNodes,
+        },
+        paxos::{
+            ballot::majority,
+            node::{ClusterId, Mark},
+            wall_clocks::WallClocks,
+        },
     },
 };
 use clap::{Args, Subcommand};
@@ -121,7 +127,7 @@ fn unknown(why: &FindError) -> Failure {
 
 async fn make(named: &Named) -> Result<(), Failure> {
     let connected = Connected::to(&named.addresses, &named.members).map_err(|why| Failure::new(COMMAND_LINE, why))?;
-    let marks = find::marks(&connected.nodes, named.members.len()).await;
+    let marks = discovery::marks(&connected.nodes, named.members.len()).await;
     for (member, mark) in named.members.iter().zip(&marks) {
         let Err(Lost(why)) = mark else { continue };
         let what = format!("{member}: {why}; nothing was done: repeat the command when this is put right");

@@ -9,10 +9,12 @@ use crate::{
         write_note,
     },
     store::quorum::{
-        find::FindError,
-        node::Mark,
-        rebuild::{Rebuild, RebuildError},
-        search::{Search, Sight},
+        config::{
+            disaster_recovery::{Rebuild, RebuildError},
+            discovery::FindError,
+            search::{Search, Sight},
+        },
+        paxos::node::Mark,
     },
 };
 use clap::Args;

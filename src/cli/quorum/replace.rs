@@ -9,11 +9,12 @@ use crate::{
         write_note,
     },
     store::quorum::{
-        addresses::Connected,
-        node::Mark,
-        nodes::Carrier,
-        replace::{Plan, ReplaceError, Replacement},
-        search::Search,
+        config::{
+            replace_node::{Plan, ReplaceError, Replacement},
+            search::Search,
+        },
+        nodes::{addresses::Connected, carrier::Carrier},
+        paxos::node::Mark,
     },
 };
 use clap::Args;

@@ -13,7 +13,7 @@ use crate::{
         time::StoreTime,
         token::FencingToken,
     },
-    store::quorum::content::{Bytes, Changes},
+    store::content::{Bytes, Changes},
 };
 use std::{collections::VecDeque, time::Duration};
 

@@ -13,7 +13,7 @@ use crate::{
         time::StoreTime,
         token::{FencingToken, Sequencer},
     },
-    store::quorum::content::{Bytes, Content},
+    store::content::{Bytes, Content},
 };
 use std::collections::BTreeMap;
 

@@ -5,6 +5,7 @@
 
 mod cases;
 mod code;
+mod rooms;
 mod rules;
 
 use std::{
@@ -17,7 +18,7 @@ use std::{
 fn the_repository_follows_its_rules() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut violations = Vec::new();
-    let mut rust_files = 0;
+    let mut rust_files = Vec::new();
     for path in files(root) {
         // Git lists deleted files, too.
         let Ok(bytes) = fs::read(root.join(&path)) else { continue };
@@ -26,10 +27,15 @@ fn the_repository_follows_its_rules() {
             violations.extend(rules::binary(&path));
             continue;
         };
-        rust_files += usize::from(path.ends_with(".rs"));
         violations.extend(rules::check(&path, &text));
+        violations.extend(rooms::ladder(&path, &text));
+        if path.ends_with(".rs") {
+            rust_files.push((path, text));
+        }
     }
-    assert!(rust_files > 10, "found only {rust_files} Rust files: is this the repository?");
+    violations.extend(rooms::cycles(rust_files.iter().map(|(path, text)| (path.as_str(), text.as_str()))));
+    let found = rust_files.len();
+    assert!(found > 10, "found only {found} Rust files: is this the repository?");
     assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 

@@ -10,14 +10,18 @@ use crate::redis_server::Redis;
 use deadpool_redis::redis;
 use fencepost::{
     node::{self, Connection, NodeError, RedisUrl, Value},
-    store::quorum::{
-        acceptor::Incarnation,
-        ballot::{Position, Stamp, TransferId},
-        classic::ClassicValue,
+    store::{
         content::{Bytes, Content},
-        message::{Answer, Request},
-        node::{Ask, ClusterId, Mark, Node, Said},
-        wire,
+        quorum::{
+            nodes::scripts,
+            paxos::{
+                acceptor::Incarnation,
+                ballot::{Position, Stamp, TransferId},
+                classic_keys::ClassicValue,
+                message::{Answer, Request},
+                node::{Ask, ClusterId, Mark, Node, Said},
+            },
+        },
     },
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -327,7 +331,7 @@ impl Both {
     /// whose script Redis does not know.
     fn carry(&self, asks: &[Ask]) -> Vec<Result<Said, String>> {
         let mut said = Vec::new();
-        for call in wire::calls(&self.run_id, asks).unwrap() {
+        for call in scripts::calls(&self.run_id, asks).unwrap() {
             let reply = self.run(&call);
             said.extend(call.said(reply).unwrap().into_iter().map(|said| match said {
                 Err(NodeError::Corrupt(why)) => Err(why),
@@ -337,7 +341,7 @@ impl Both {
         said
     }
 
-    pub(crate) fn run(&self, wire::Call { script, .. }: &wire::Call) -> Value {
+    pub(crate) fn run(&self, scripts::Call { script, .. }: &scripts::Call) -> Value {
         loop {
             match self.runtime.block_on(self.connection().run(script.script, &script.keys, &script.args)) {
                 Ok(reply) => return reply,

@@ -2,12 +2,14 @@
 //! second time, so that the test does not rest on the code that it tests.
 
 use deadpool_redis::redis::{self, Connection};
-use fencepost::store::quorum::{
-    acceptor::{Acceptor, Incarnation},
-    ballot::{Ballot, Position},
-    classic::{ClassicKey, ClassicValue},
+use fencepost::store::{
     content::Content,
-    node::{Mark, Node},
+    quorum::paxos::{
+        acceptor::{Acceptor, Incarnation},
+        ballot::{Ballot, Position},
+        classic_keys::{ClassicKey, ClassicValue},
+        node::{Mark, Node},
+    },
 };
 use std::collections::BTreeMap;
 

@@ -14,13 +14,17 @@ use both::Both;
 use deadpool_redis::redis;
 use fencepost::{
     node::NodeError,
-    store::quorum::{
-        acceptor::Seen,
-        ballot::{Position, ServerId, Stamp, TransferId},
+    store::{
         content::Changes,
-        message::{Answer, Cursor, Request},
-        node::{Ask, Said},
-        wire,
+        quorum::{
+            nodes::scripts,
+            paxos::{
+                acceptor::Seen,
+                ballot::{Position, ServerId, Stamp, TransferId},
+                message::{Answer, Cursor, Request},
+                node::{Ask, Said},
+            },
+        },
     },
 };
 use op::{Knows, ballot};
@@ -174,7 +178,7 @@ fn a_damaged_partition_does_not_hinder_the_others() {
     redis::cmd("SET").arg("fp:{q0}:c").arg("not ours").exec(&mut both.raw).unwrap();
     let writes =
         [0, 1].map(|partition| both.of_partition(Knows::It, partition, write(stamps[usize::from(partition)], 2, 7)));
-    let [call] = &wire::calls(&both.run_id, &writes).unwrap()[..] else { panic!("one run") };
+    let [call] = &scripts::calls(&both.run_id, &writes).unwrap()[..] else { panic!("one run") };
     let said = call.said(both.run(call)).unwrap();
     assert!(matches!(&said[..], [Err(NodeError::Corrupt(_)), Ok(Said::OfPartition(Answer::Done))]), "{said:?}");
     let token: String = redis::cmd("GET").arg("fp:{q0}:s").query(&mut both.raw).unwrap();
@@ -217,7 +221,7 @@ fn damage_is_an_answer_of_its_partition_alone() {
         for ((name, of_it), (_, of_other)) in requests(stamps[0]).into_iter().zip(requests(stamps[1])) {
             let asks = [(0, of_it), (1, of_other)].map(|(at, request)| both.of_partition(Knows::It, at, request));
             let mut said = Vec::new();
-            for call in wire::calls(&both.run_id, &asks).unwrap() {
+            for call in scripts::calls(&both.run_id, &asks).unwrap() {
                 said.extend(call.said(both.run(&call)).unwrap());
             }
             let [of_it, of_other] = &said[..] else { panic!("{said:?}") };
@@ -228,7 +232,7 @@ fn damage_is_an_answer_of_its_partition_alone() {
         let (server, told, gone) = (ServerId([1; 12]), b"here".as_slice().into(), Vec::new());
         let (cluster, list) = both.knows(Knows::It);
         let beat = Ask::Beat { cluster, list, partitions: 2, fresh: Stamp(5), server, told, gone };
-        let [call] = &wire::calls(&both.run_id, &[beat]).unwrap()[..] else { panic!("one run") };
+        let [call] = &scripts::calls(&both.run_id, &[beat]).unwrap()[..] else { panic!("one run") };
         let said = call.said(both.run(call)).unwrap();
         let [Ok(Said::Beats { partitions, servers })] = &said[..] else { panic!("{said:?}") };
         assert_eq!(matches!(partitions[0], Seen::Broken(_)), broken.contains("beat"), "{damage:?}: {partitions:?}");
@@ -250,7 +254,7 @@ fn a_replica_that_may_be_written_to_does_not_vote() {
     replica.send(vec![replica.mark(Knows::It)]).unwrap();
     member(&mut replica, 0);
     let write = [both.of_partition(Knows::It, 0, write(stamp, 3, 8))];
-    let call = wire::calls(&replica.run_id, &write).unwrap().remove(0);
+    let call = scripts::calls(&replica.run_id, &write).unwrap().remove(0);
     // The script is there from now on.
     drop(replica.run(&call));
     let port = both.redis.port.to_string();

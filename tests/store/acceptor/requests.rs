@@ -4,13 +4,15 @@ use super::{
     both::Both,
     op::{Pick, What, ballot},
 };
-use fencepost::store::quorum::{
-    acceptor::Acceptor,
-    ballot::{Position, Stamp, TransferId},
-    classic::{Step, Wish},
+use fencepost::store::{
     content::{Bytes, Changes},
-    message::{Cursor, Request},
-    node::Node,
+    quorum::paxos::{
+        acceptor::Acceptor,
+        ballot::{Position, Stamp, TransferId},
+        classic::{Step, Wish},
+        message::{Cursor, Request},
+        node::Node,
+    },
 };
 use std::sync::Arc;
 

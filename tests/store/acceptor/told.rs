@@ -1,11 +1,13 @@
 //! How a request was answered.
 
-use fencepost::store::quorum::{
-    acceptor::Seen,
-    ballot::Ballot,
+use fencepost::store::{
     content::Content,
-    message::{Answer, Request},
-    node::{Ask, Said},
+    quorum::paxos::{
+        acceptor::Seen,
+        ballot::Ballot,
+        message::{Answer, Request},
+        node::{Ask, Said},
+    },
 };
 
 /// What came of a request; the error says what is damaged.

@@ -16,11 +16,15 @@ use fencepost::{
         Store, StoreError,
         quorum::{
             QuorumStore,
-            ballot::ServerId,
-            create::create,
-            node::{Ask, ClusterId, Mark},
-            nodes::{Answers, Carrier, Lost},
-            redis_nodes::RedisNodes,
+            config::bootstrap::create,
+            nodes::{
+                carrier::{Answers, Carrier, Lost},
+                connections::RedisNodes,
+            },
+            paxos::{
+                ballot::ServerId,
+                node::{Ask, ClusterId, Mark},
+            },
         },
     },
 };

@@ -17,12 +17,16 @@ pub(crate) use fencepost::{
         Store, StoreError,
         quorum::{
             QuorumStore,
-            ballot::ServerId,
-            create::{CreateError, create},
-            leader::STAGED_BYTES_MAX,
-            node::{Ask, ClusterId, Mark},
-            nodes::{Answers, Carrier, Lost, SEND_FULL_FROM_BYTES},
-            redis_nodes::RedisNodes,
+            config::bootstrap::{CreateError, create},
+            nodes::{
+                carrier::{Answers, Carrier, Lost, SEND_FULL_FROM_BYTES},
+                connections::RedisNodes,
+            },
+            paxos::{
+                ballot::ServerId,
+                leader::STAGED_BYTES_MAX,
+                node::{Ask, ClusterId, Mark},
+            },
         },
     },
 };

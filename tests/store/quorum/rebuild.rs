@@ -7,10 +7,12 @@ use super::{
     world::{State, World},
 };
 use fencepost::store::quorum::{
-    ballot::{Ballot, Position, ServerId, TransferId, majority},
-    message::{Answer, Request},
-    node::{ClusterId, Mark, Said},
-    rebuild::partition::{Rebuilding, Step},
+    config::disaster_recovery::partition::{Rebuilding, Step},
+    paxos::{
+        ballot::{Ballot, Position, ServerId, TransferId, majority},
+        message::{Answer, Request},
+        node::{ClusterId, Mark, Said},
+    },
 };
 use std::fmt::Write;
 

@@ -5,13 +5,15 @@ use super::{
     node::stamp,
     world::{For, Sent, State, World, ballot, stamp_of},
 };
-use fencepost::store::quorum::{
-    acceptor::Incarnation,
-    ballot::{Position, TransferId},
-    candidate::{Candidate, Question, Step},
+use fencepost::store::{
     content::{Bytes, Changes, Content},
-    leader::{Heard, Leader, Purpose},
-    message::{Answer, Request},
+    quorum::paxos::{
+        acceptor::Incarnation,
+        ballot::{Position, TransferId},
+        candidate::{Candidate, Question, Step},
+        leader::{Heard, Leader, Purpose},
+        message::{Answer, Request},
+    },
 };
 
 #[derive(Clone, Debug)]

@@ -18,13 +18,17 @@ use fencepost::{
         StoreError,
         quorum::{
             ClusterStore,
-            addresses::{Addresses, Connected},
-            create::create,
-            find,
-            node::{Ask, ClusterId, Mark, Said},
-            nodes::Carrier,
-            replace::{Plan, ReplaceError, Replacement},
-            search::{Search, Sight},
+            config::{
+                bootstrap::create,
+                discovery,
+                replace_node::{Plan, ReplaceError, Replacement},
+                search::{Search, Sight},
+            },
+            nodes::{
+                addresses::{Addresses, Connected},
+                carrier::Carrier,
+            },
+            paxos::node::{Ask, ClusterId, Mark, Said},
         },
     },
 };
@@ -66,7 +70,7 @@ impl Cluster {
         let (cluster, list) = (ClusterId(7), members.clone().into());
         let mark = Mark { cluster, partitions: PARTITIONS, list: 1, members: list, rebuild: None };
         let connected = Connected::to(&addresses, &members).unwrap();
-        assert_eq!(find::marks(&connected.nodes, 3).await, [Ok(None), Ok(None), Ok(None)]);
+        assert_eq!(discovery::marks(&connected.nodes, 3).await, [Ok(None), Ok(None), Ok(None)]);
         create(&connected.nodes, &mark, 1_000).await.unwrap();
         Self { redis, mark }
     }

@@ -21,9 +21,9 @@ use fencepost::{
     locks::{AcquireAnswer, LocksError},
     store::quorum::{
         QuorumStore,
-        addresses::Connect,
-        node::{ClusterId, Mark},
-        replace::{Plan, ReplaceError, Replacement},
+        config::replace_node::{Plan, ReplaceError, Replacement},
+        nodes::addresses::Connect,
+        paxos::node::{ClusterId, Mark},
     },
 };
 use notices::NoNotices;

@@ -5,14 +5,17 @@ use crate::{
     cluster::{Cluster, LOCKS, PARTITIONS, PATIENCE, Server, TTL, addresses, assert_held, lock, take},
 };
 use fencepost::store::quorum::{
-    addresses::Connected,
-    ballot::{Ballot, Stamp},
-    find::FindError,
-    message::Request,
-    node::{Ask, Mark, Said},
-    nodes::Carrier,
-    rebuild::{Rebuild, RebuildError, partition::Rebuilt},
-    search::Search,
+    config::{
+        disaster_recovery::{Rebuild, RebuildError, partition::Rebuilt},
+        discovery::FindError,
+        search::Search,
+    },
+    nodes::{addresses::Connected, carrier::Carrier},
+    paxos::{
+        ballot::{Ballot, Stamp},
+        message::Request,
+        node::{Ask, Mark, Said},
+    },
 };
 use std::time::Duration;
 use tokio::time::{Instant, timeout};

@@ -17,12 +17,14 @@ pub(crate) use fencepost::{
         EventKind, Store, StoreError,
         quorum::{
             QuorumStore,
-            ballot::ServerId,
-            create::create,
-            frame::{Frame, Parcel},
-            message::Request,
-            node::{Ask, ClusterId, Mark, Node},
-            nodes::{Answers, Carrier, Lost},
+            config::bootstrap::create,
+            nodes::carrier::{Answers, Carrier, Lost},
+            paxos::{
+                ballot::ServerId,
+                message::Request,
+                node::{Ask, ClusterId, Mark, Node},
+            },
+            rpc::messages::{Frame, Parcel},
         },
     },
 };

@@ -17,8 +17,11 @@ use fencepost::{
     store::{
         Event, EventKind, Notice,
         quorum::{
-            ballot::{Ballot, ServerId, Stamp},
-            frame::{Done, Frame, LastEnds, Led, OfStranger, Parcel, PresentedWaiter, Refusal, Told, Work},
+            paxos::{
+                ballot::{Ballot, ServerId, Stamp},
+                recovery::OfStranger,
+            },
+            rpc::messages::{Done, Frame, LastEnds, Led, Parcel, PresentedWaiter, Refusal, Told, Work},
         },
     },
 };

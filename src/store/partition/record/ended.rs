@@ -11,8 +11,8 @@ use crate::{
         token::FencingToken,
     },
     store::{
+        content::Bytes,
         fields::{self, FieldError, Id},
-        quorum::content::Bytes,
     },
 };
 use prost::Message;

@@ -14,8 +14,8 @@ use crate::{
         time::{StoreTime, micros},
     },
     store::{
+        content::Bytes,
         fields::{self, FieldError, Id},
-        quorum::content::Bytes,
     },
 };
 use std::time::Duration;

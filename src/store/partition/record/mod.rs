@@ -14,8 +14,8 @@ mod tests;
 use crate::{
     domain::name::LockName,
     store::{
+        content::Bytes,
         fields::{self, FieldError},
-        quorum::content::Bytes,
     },
 };
 use prost::Message;

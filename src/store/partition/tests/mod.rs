@@ -16,7 +16,7 @@ use crate::{
         rules::Turn,
         time::micros,
     },
-    store::quorum::content::{Bytes, Changes, Content},
+    store::content::{Bytes, Changes, Content},
 };
 use std::{collections::BTreeMap, hash::BuildHasher, time::Duration};
 use uuid::Uuid;

@@ -6,13 +6,15 @@ use super::{
     state::State,
     world::{TOKENS_FROM, World},
 };
-use fencepost::store::quorum::{
-    acceptor::Incarnation,
-    ballot::{Position, Stamp, TransferId},
-    candidate::{Candidate, Question, Step},
+use fencepost::store::{
     content::{Bytes, Changes, Content},
-    leader::{Leader, Purpose},
-    message::{Answer, Request},
+    quorum::paxos::{
+        acceptor::Incarnation,
+        ballot::{Position, Stamp, TransferId},
+        candidate::{Candidate, Question, Step},
+        leader::{Leader, Purpose},
+        message::{Answer, Request},
+    },
 };
 use std::{collections::VecDeque, sync::Arc};
 

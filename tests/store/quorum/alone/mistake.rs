@@ -6,13 +6,12 @@ use super::{
     state::{Server, Stage, State, Told},
     world::{World, server_id},
 };
-use fencepost::store::quorum::{
+use fencepost::store::quorum::paxos::{
     acceptor::Incarnation,
-    alone::{Admission, Renumbering},
     ballot::{Ballot, Position, ServerId, Stamp, TransferId},
-    frame::OfStranger,
     leader::Purpose,
     message::{Answer, Request},
+    recovery::{Admission, OfStranger, Renumbering},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -6,15 +6,17 @@ use super::{
     state::{Server, Stage, State, Told},
     world::{EARLIER, LATER, TOKENS_FROM, World, server_id},
 };
-use fencepost::domain::time::StoreTime;
-use fencepost::store::quorum::{
-    acceptor::{Incarnation, Seen},
-    alone::{Admission, BUSY_WAIT, Decision, Known, Renumbering, Sight, Situation},
-    ballot::{Position, Stamp},
-    candidate::{Candidate, Question, Step},
-    clocks::WallClocks,
-    leader::{Heard, Leader, Purpose},
-    message::Answer,
+use fencepost::{
+    domain::time::StoreTime,
+    store::quorum::paxos::{
+        acceptor::{Incarnation, Seen},
+        ballot::{Position, Stamp},
+        candidate::{Candidate, Question, Step},
+        leader::{Heard, Leader, Purpose},
+        message::Answer,
+        recovery::{Admission, BUSY_WAIT, Decision, Known, Renumbering, Sight, Situation},
+        wall_clocks::WallClocks,
+    },
 };
 use std::{sync::Arc, time::Duration};
 

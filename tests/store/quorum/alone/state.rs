@@ -4,12 +4,11 @@ use super::{
     attempt::{Attempt, Leads, Mem},
     world::{Faults, TOKENS_FROM, World, server_id},
 };
-use fencepost::store::quorum::{
+use fencepost::store::quorum::paxos::{
     acceptor::{Acceptor, Header, Incarnation},
-    alone::Alone,
     ballot::{Ballot, ServerId, Stamp},
-    frame::OfStranger,
     message::{Answer, Request},
+    recovery::{Alone, OfStranger},
 };
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -8,10 +8,10 @@ use super::{
 use crate::search::Promises;
 use fencepost::{
     domain::time::StoreTime,
-    store::quorum::{
+    store::quorum::paxos::{
         acceptor::Seen,
-        alone::Alone,
         ballot::{Ballot, Position, ServerId},
+        recovery::Alone,
     },
 };
 use stateright::{Model, Property};

@@ -1,0 +1,125 @@
+//! Making a cluster of nodes that are empty.
+
+use crate::store::quorum::{
+    nodes::carrier::{Carrier, Lost},
+    paxos::{
+        ballot::{Ballot, Position, Stamp, TransferId},
+        message::{Answer, Cursor, Request},
+        node::{Ask, ClusterId, Mark, Said},
+    },
+};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// The partitions of a cluster. Each server leads some of them, so there are more than there are servers; a beat of a
+/// server reads the state of all, so there are not many more.
+pub const PARTITIONS: u16 = 32;
+
+/// Why a cluster was not made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CreateError {
+    /// A node did not answer. What was done so far stays; the same command may be repeated.
+    #[error("{member}: {why}; repeat the command when the node is there")]
+    Lost {
+        /// The node.
+        member: String,
+        /// Why there is no answer.
+        why: Lost,
+    },
+    /// A node refuses to belong to a cluster. No node was made a member.
+    #[error("{member}: {why}")]
+    Refused {
+        /// The node.
+        member: String,
+        /// Why.
+        why: String,
+    },
+    /// A node serves a cluster, this one or another. No node was made a member.
+    #[error("{member} keeps a store already: empty it, if it is not used any more, or leave it out")]
+    InUse {
+        /// The node.
+        member: String,
+    },
+}
+
+/// Makes each node a voting member of each partition, without locks. Tokens begin above `token`.
+///
+/// All nodes have to be there and empty. It may be repeated with the same mark until it succeeds; servers of the
+/// cluster are started only then.
+pub async fn create(carrier: &impl Carrier, mark: &Mark, token: u64) -> Result<(), CreateError> {
+    let in_use = |member: &Arc<str>| CreateError::InUse { member: member.to_string() };
+    let lost = |member: &Arc<str>, why| CreateError::Lost { member: member.to_string(), why };
+    // All are asked before one is made a member: a node that is empty because it forgot is found out by the others.
+    let mut stamps_of_nodes = Vec::with_capacity(mark.members.len());
+    for (node, member) in mark.members.iter().enumerate() {
+        let said = carrier.carry(node, vec![Ask::Mark(mark.clone())]).await.map_err(|why| lost(member, why))?;
+        match said.into_iter().next() {
+            Some(Ok(Said::Marked)) => {}
+            Some(Err(why)) => return Err(CreateError::Refused { member: member.to_string(), why }),
+            _ => return Err(in_use(member)),
+        }
+        // The lowest ballot: nobody has promised a lower one, and a candidate has a higher one.
+        let look = (0..mark.partitions).map(|at| ask(mark, at, Request::Promise(Ballot::default()))).collect();
+        let said = carrier.carry(node, look).await.map_err(|why| lost(member, why))?;
+        let mut stamps = Vec::with_capacity(said.len());
+        for said in said {
+            match said {
+                Ok(Said::OfPartition(Answer::Stranger(stamp))) => stamps.push(Some(stamp)),
+                // An earlier try has made it.
+                Ok(Said::OfPartition(Answer::Promised { .. })) => stamps.push(None),
+                _ => return Err(in_use(member)),
+            }
+        }
+        // A node that was restarted does not vote, but it may keep what was written to it.
+        let look = of_strangers(mark, &stamps, |stamp| Request::Read {
+            stamp,
+            ballot: Ballot::default(),
+            from: Cursor::default(),
+        });
+        let said = carrier.carry(node, look).await.map_err(|why| lost(member, why))?;
+        let is_empty = |said: &Result<Said, String>| match said {
+            Ok(Said::OfPartition(Answer::Piece { position, records, .. })) => {
+                *position == Position::default() && records.is_empty()
+            }
+            _ => false,
+        };
+        if !said.iter().all(is_empty) {
+            return Err(in_use(member));
+        }
+        stamps_of_nodes.push(stamps);
+    }
+    for (node, (member, stamps)) in mark.members.iter().zip(stamps_of_nodes).enumerate() {
+        let admit = of_strangers(mark, &stamps, |stamp| Request::Admit {
+            position: Position::default(),
+            transfer: TransferId(Uuid::new_v4().as_u128()),
+            count: 0,
+            time: 0,
+            token,
+            stamp,
+        });
+        let said = carrier.carry(node, admit).await.map_err(|why| lost(member, why))?;
+        if said.iter().any(|said| *said != Ok(Said::OfPartition(Answer::Done))) {
+            return Err(in_use(member));
+        }
+    }
+    Ok(())
+}
+
+/// Makes a cluster of the only node, which is empty. Tokens begin above `token`.
+pub(crate) async fn create_of_one(carrier: &impl Carrier, member: &Arc<str>, token: u64) -> Result<(), CreateError> {
+    let members = [Arc::clone(member)].into();
+    let mark =
+        Mark { cluster: ClusterId(Uuid::new_v4().as_u128()), partitions: PARTITIONS, list: 1, members, rebuild: None };
+    create(carrier, &mark, token).await
+}
+
+/// A request to each partition in which the node does not vote, with the stamp that it has named.
+fn of_strangers(mark: &Mark, stamps: &[Option<Stamp>], request: impl Fn(Stamp) -> Request) -> Vec<Ask> {
+    let of_partition = |(at, stamp): (u16, &Option<Stamp>)| stamp.map(|stamp| ask(mark, at, request(stamp)));
+    (0..mark.partitions).zip(stamps).filter_map(of_partition).collect()
+}
+
+fn ask(mark: &Mark, partition: u16, request: Request) -> Ask {
+    let Mark { cluster, list, .. } = *mark;
+    Ask::OfPartition { cluster, list, partition, fresh: Stamp(Uuid::new_v4().as_u128()), request }
+}

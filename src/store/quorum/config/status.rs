@@ -1,0 +1,44 @@
+//! How the nodes of a cluster are, for operators.
+
+use crate::store::quorum::{
+    nodes::carrier::{Carrier, Lost},
+    paxos::{
+        ballot::{Ballot, Stamp},
+        message::{Answer, Request},
+        node::{Ask, Mark, Said},
+    },
+};
+use uuid::Uuid;
+
+/// A node in one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InPartition {
+    /// It votes, and heeds no lower ballot.
+    Votes(Ballot),
+    /// It lost its memory, and votes when the partition's leader has brought it up to date.
+    Stranger,
+    /// It cannot say, for this reason.
+    Broken(String),
+}
+
+/// Asks a node about each partition. Binds it to nothing: the lowest ballot, which servers never use, is the lowest
+/// promise.
+pub async fn survey(carrier: &impl Carrier, node: usize, mark: &Mark) -> Result<Vec<InPartition>, Lost> {
+    let Mark { cluster, list, partitions, .. } = *mark;
+    let lowest = Ballot::default();
+    let ask = |partition| {
+        let (fresh, request) = (Stamp(Uuid::new_v4().as_u128()), Request::Promise(lowest));
+        Ask::OfPartition { cluster, list, partition, fresh, request }
+    };
+    let said = carrier.carry(node, (0..partitions).map(ask).collect()).await?;
+    Ok(said
+        .into_iter()
+        .map(|said| match said {
+            Ok(Said::OfPartition(Answer::Promised { .. })) => InPartition::Votes(lowest),
+            Ok(Said::OfPartition(Answer::No(promised))) => InPartition::Votes(promised),
+            Ok(Said::OfPartition(Answer::Stranger(_))) => InPartition::Stranger,
+            Ok(other) => InPartition::Broken(format!("it answered {other:?}")),
+            Err(why) => InPartition::Broken(why),
+        })
+        .collect())
+}

@@ -1,0 +1,368 @@
+//! Who lives, who leads, and when this server asks for a lead itself: from what beats show.
+//!
+//! Nothing here makes the store safe: ballots do. A wrong suspicion costs a change of the leader, and a server that
+//! reads a minority of the nodes suspects nobody, so it deposes nobody either.
+
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    domain::time::StoreTime,
+    store::quorum::{
+        paxos::{
+            acceptor::Seen,
+            ballot::{Ballot, Position, ServerId, majority},
+        },
+        rpc::messages::{Led, Told},
+    },
+};
+use std::{collections::BTreeMap, time::Duration};
+use tokio::time::Instant;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A partition whose leader has written nothing for so long has none: an idle one writes an empty batch each 300 ms. A
+/// server whose beats have stopped for so long does not live.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_millis(1_200);
+/// Servers that want to lead ask one after the other, so far apart, so that they do not depose each other.
+const RANK_PAUSE: Duration = Duration::from_millis(200);
+/// What a node showed so long ago does not count any more.
+const SIGHT_AGE_MAX: Duration = Duration::from_millis(900);
+/// What a server told that does not live is deleted at the nodes after so much silence.
+const GONE_AFTER: Duration = Duration::from_secs(30);
+/// The rates of two clocks differ by this part of them, at most: the drift of 1 % that a holder keeps back, too.
+const CLOCKS_DIFFER_BY: u32 = 100;
+/// A server that lives is seen to beat again within this time after it was seen first.
+const KNOWN_AFTER: Duration = Duration::from_millis(900);
+/// What a server has told others before its last beat may come so much later than that: it takes another way.
+const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(100);
+/// A server gets no partition handed over before it has lived for so long.
+const SETTLED_AFTER: Duration = Duration::from_secs(2);
+
+/// What this server has seen of nodes, servers and partitions.
+#[derive(Debug)]
+pub(crate) struct Election {
+    me: ServerId,
+    began: Instant,
+    /// Since when this server has seen some node all the time. What happened before may have passed it by.
+    looks_since: Instant,
+    nodes: Vec<Option<Sight>>,
+    servers: BTreeMap<ServerId, Peer>,
+    partitions: Vec<Progress>,
+}
+
+/// What a node showed last.
+#[derive(Debug)]
+struct Sight {
+    /// When it was asked.
+    at: Instant,
+    partitions: Vec<Seen>,
+    /// When its batch, or its promise to another server, was seen to rise last, for each partition.
+    rose: Vec<Instant>,
+}
+
+/// Another server, or this one.
+#[derive(Debug)]
+struct Peer {
+    told: Told,
+    /// When that was heard, on the store's clock.
+    clock: StoreTime,
+    first_seen: Instant,
+    /// When its count was seen to rise last. Never, if it died long ago.
+    heard: Option<Instant>,
+    /// The count that each node showed last, and when that was seen to rise.
+    shown: Vec<(u64, Option<Instant>)>,
+    /// When it handed a partition over to this server last.
+    gave: Option<Instant>,
+    /// When it was seen to leave. Not if it had left before it was seen first: nothing of it is under way then.
+    left: Option<Instant>,
+}
+
+impl Peer {
+    fn lives(&self, now: Instant) -> bool {
+        self.heard.is_some_and(|heard| now.duration_since(heard) < SILENCE_MAX)
+    }
+
+    /// Whether it reaches a majority of the nodes, so that it can lead.
+    fn reaches_majority(&self, now: Instant) -> bool {
+        let rose = self.shown.iter().filter_map(|(_, rose)| *rose);
+        rose.filter(|rose| now.duration_since(*rose) < SILENCE_MAX).count() >= majority(self.shown.len())
+    }
+
+    /// For how long nothing new of it was seen.
+    fn silent_for(&self, now: Instant) -> Duration {
+        now.duration_since(self.heard.unwrap_or(self.first_seen))
+    }
+
+    /// Whether it said that it leaves, and leads this partition no more.
+    fn has_left(&self, partition: u16) -> bool {
+        self.told.leaves && !self.told.leads.iter().any(|led| led.partition == partition)
+    }
+}
+
+/// How far a partition is.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    /// The highest batch that was seen.
+    accepted: Position,
+    /// The highest promise to another server.
+    promised: Ballot,
+}
+
+/// A partition's leader, as it told, and when that was heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// Its ballot.
+    pub(crate) ballot: Ballot,
+    /// The partition's time when the leader told, so not ahead of it.
+    pub(crate) time: StoreTime,
+    /// When this was heard, on the store's clock of this server.
+    pub(crate) heard: StoreTime,
+}
+
+impl Known {
+    /// The partition's time when the store's clock of this server shows `now`: not ahead of the leader's, even if this
+    /// server's clock is the faster one.
+    pub(crate) fn at(self, now: StoreTime) -> StoreTime {
+        let passed = now.since(self.heard);
+        self.time.after(passed - passed / CLOCKS_DIFFER_BY)
+    }
+}
+
+impl Election {
+    /// Nothing is seen yet.
+    pub(crate) fn new(me: ServerId, nodes: usize, partitions: u16, now: Instant) -> Self {
+        let progress = Progress { accepted: Position::default(), promised: Ballot::default() };
+        Self {
+            me,
+            began: now,
+            looks_since: now,
+            nodes: (0..nodes).map(|_| None).collect(),
+            servers: BTreeMap::new(),
+            partitions: vec![progress; usize::from(partitions)],
+        }
+    }
+
+    /// Takes what a node answered at `now`, when the store's clock showed `clock`, to a beat that was sent at `asked`.
+    pub(crate) fn saw(
+        &mut self,
+        node: usize,
+        (asked, now, clock): (Instant, Instant, StoreTime),
+        partitions: Vec<Seen>,
+        servers: Vec<(ServerId, Told)>,
+    ) {
+        for (server, told) in servers.into_iter().filter(|(server, _)| *server != self.me) {
+            let Some(peer) = self.servers.get_mut(&server) else {
+                let mut shown = vec![(0, None); self.nodes.len()];
+                shown[node] = (told.count, None);
+                self.servers
+                    .insert(server, Peer { told, clock, first_seen: now, heard: None, shown, gave: None, left: None });
+                continue;
+            };
+            match &mut peer.shown[node] {
+                // The first time that it is shown there, it may be old.
+                shown @ (0, _) => *shown = (told.count, None),
+                (count, rose) if *count < told.count => (*count, *rose) = (told.count, Some(now)),
+                _ => {}
+            }
+            if peer.told.count < told.count {
+                (peer.told, peer.clock, peer.heard) = (told, clock, Some(now));
+                if peer.told.left {
+                    peer.left.get_or_insert(now);
+                }
+            }
+        }
+        for (progress, seen) in self.partitions.iter_mut().zip(&partitions) {
+            let Seen::Votes { promised, accepted } = *seen else { continue };
+            progress.accepted = progress.accepted.max(accepted);
+            // Somebody else is about to lead.
+            if promised.server != self.me && promised > progress.promised.max(progress.accepted.ballot) {
+                progress.promised = promised;
+            }
+        }
+        if !self.sees_a_node(asked) {
+            self.looks_since = now;
+        }
+        let before = self.nodes[node].take();
+        let rose = partitions.iter().enumerate().map(|(at, seen)| {
+            let before = before.as_ref().and_then(|sight| Some((sight.partitions.get(at)?, *sight.rose.get(at)?)));
+            before.filter(|(before, _)| !self.rises(before, seen)).map_or(now, |(_, rose)| rose)
+        });
+        let rose = rose.collect();
+        self.nodes[node] = Some(Sight { at: asked, partitions, rose });
+    }
+
+    /// Whether a node shows that somebody leads, or that another server is about to.
+    fn rises(&self, before: &Seen, seen: &Seen) -> bool {
+        match (before, seen) {
+            (
+                Seen::Votes { promised: promised_before, accepted: accepted_before },
+                Seen::Votes { promised, accepted },
+            ) => accepted > accepted_before || (promised.server != self.me && promised > promised_before),
+            // It votes again.
+            (_, Seen::Votes { .. }) => true,
+            _ => false,
+        }
+    }
+
+    /// Notes that a server handed a partition over.
+    pub(crate) fn gave(&mut self, server: ServerId, now: Instant) {
+        if let Some(peer) = self.servers.get_mut(&server) {
+            peer.gave = Some(now);
+        }
+    }
+
+    /// The servers that live, this one first.
+    pub(crate) fn living(&self, now: Instant) -> impl Iterator<Item = ServerId> {
+        let others = self.servers.iter().filter(move |(_, peer)| peer.lives(now));
+        std::iter::once(self.me).chain(others.map(|(server, _)| *server))
+    }
+
+    /// The other servers through which calls may wait, or waited a moment ago. One that has left is not waited for,
+    /// which it says with its last beat: until then it presents the places that it keeps.
+    pub(crate) fn carriers(&self, now: Instant) -> Vec<ServerId> {
+        let is_heard_out = |left: Instant| now.duration_since(left) >= LAST_WORDS_TIME_MAX;
+        let has_left = |peer: &Peer| peer.told.left && peer.left.is_none_or(is_heard_out);
+        // One that was seen first a moment ago may have waiters already.
+        let is_young = |peer: &Peer| peer.heard.is_none() && now.duration_since(peer.first_seen) < KNOWN_AFTER;
+        let may_live = |peer: &Peer| peer.lives(now) || is_young(peer);
+        let carriers = self.servers.iter().filter(|(_, peer)| may_live(peer) && !has_left(peer));
+        carriers.map(|(server, _)| *server).collect()
+    }
+
+    /// What a server that lives told last.
+    pub(crate) fn told(&self, now: Instant) -> impl Iterator<Item = (ServerId, &Told)> {
+        let living = self.servers.iter().filter(move |(_, peer)| peer.lives(now));
+        living.map(|(server, peer)| (*server, &peer.told))
+    }
+
+    /// The servers whose beats the nodes may forget. A server that was away itself has to look for as long first.
+    pub(crate) fn gone(&self, now: Instant) -> Vec<ServerId> {
+        if !self.sees_a_node(now) || now.duration_since(self.looks_since) < GONE_AFTER {
+            return Vec::new();
+        }
+        self.servers.iter().filter(|(_, peer)| peer.silent_for(now) >= GONE_AFTER).map(|(server, _)| *server).collect()
+    }
+
+    /// The servers that do not live, as far as this one can tell: it has looked for all the time in which they were
+    /// silent.
+    pub(crate) fn dead(&self, now: Instant) -> impl Iterator<Item = ServerId> {
+        let has_looked = self.sees_a_node(now) && now.duration_since(self.looks_since) >= SILENCE_MAX;
+        let dead = self.servers.iter().filter(move |(_, peer)| has_looked && peer.silent_for(now) >= SILENCE_MAX);
+        dead.map(|(server, _)| *server)
+    }
+
+    /// Whether a node was seen lately.
+    fn sees_a_node(&self, now: Instant) -> bool {
+        self.nodes.iter().flatten().any(|sight| now.duration_since(sight.at) < SIGHT_AGE_MAX)
+    }
+
+    /// Forgets these servers.
+    pub(crate) fn forget_gone(&mut self, now: Instant) -> Vec<ServerId> {
+        let gone = self.gone(now);
+        for server in &gone {
+            self.servers.remove(server);
+        }
+        gone
+    }
+
+    /// Whether this server is to ask for the lead of a partition.
+    pub(crate) fn is_due(&self, partition: u16, now: Instant) -> bool {
+        let pause = self.turn(partition, now);
+        let is_free = self.is_led_by_nobody(partition);
+        // A leader that writes to a minority only has lost the others, and answers nobody.
+        let silent = self.nodes.iter().flatten().filter(|sight| {
+            let suspected = match sight.rose.get(usize::from(partition)) {
+                Some(rose) if !is_free => *rose + SILENCE_MAX,
+                _ => self.began,
+            };
+            Self::votes(sight, partition, now) && suspected + pause <= now
+        });
+        silent.count() >= majority(self.nodes.len())
+    }
+
+    /// Whether a majority of the nodes answered lately.
+    pub(crate) fn hears_majority(&self, now: Instant) -> bool {
+        let is_fresh = |sight: &&Sight| now.duration_since(sight.at) < SIGHT_AGE_MAX;
+        self.nodes.iter().flatten().filter(is_fresh).count() >= majority(self.nodes.len())
+    }
+
+    /// Whether a node was seen lately to vote in a partition.
+    fn votes(sight: &Sight, partition: u16, now: Instant) -> bool {
+        now.duration_since(sight.at) < SIGHT_AGE_MAX
+            && matches!(sight.partitions.get(usize::from(partition)), Some(Seen::Votes { .. }))
+    }
+
+    /// Whether it is certain that nobody leads, or is about to, without waiting: nobody ever did, or the leader has
+    /// left, or died so long ago that its beats have been deleted.
+    fn is_led_by_nobody(&self, partition: u16) -> bool {
+        let Progress { accepted, promised } = self.partitions[usize::from(partition)];
+        let has_left = |server| self.servers.get(&server).is_none_or(|peer| peer.has_left(partition));
+        let is_over = |Ballot { round, server }| round == 0 || (server != self.me && has_left(server));
+        is_over(accepted.ballot) && is_over(promised)
+    }
+
+    /// For how long this server lets those ask first that are before it in the order of the election.
+    pub(crate) fn turn(&self, partition: u16, now: Instant) -> Duration {
+        RANK_PAUSE * self.rank(partition, now)
+    }
+
+    /// How many servers ask before this one. One that was seen first a moment ago may live.
+    fn rank(&self, partition: u16, now: Instant) -> u32 {
+        let mine = weight(self.me, partition);
+        let may_ask = |peer: &Peer| peer.silent_for(now) < SILENCE_MAX && !peer.told.leaves;
+        let before = self.servers.iter().filter(|(server, peer)| may_ask(peer) && weight(**server, partition) > mine);
+        u32::try_from(before.count()).unwrap_or(u32::MAX)
+    }
+
+    /// The other server that is to have a partition that this one leads, if there is one: the first in the order of the
+    /// election that can lead, if it has lived for a while, and did not give up a partition just now: it may leave,
+    /// which its beats do not say yet. A server that leaves itself takes any that can lead.
+    pub(crate) fn heir(&self, partition: u16, leaves: bool, now: Instant) -> Option<ServerId> {
+        let is_past = |at: Instant| now.duration_since(at) >= SETTLED_AFTER;
+        let settled = |peer: &Peer| leaves || is_past(peer.first_seen) && peer.gave.is_none_or(is_past);
+        let lives = |peer: &Peer| peer.reaches_majority(now) && !peer.told.leaves;
+        let others = self.servers.iter().filter(|(_, peer)| lives(peer) && settled(peer)).map(|(server, _)| *server);
+        let best = others.max_by_key(|server| weight(*server, partition))?;
+        (leaves || weight(best, partition) > weight(self.me, partition)).then_some(best)
+    }
+
+    /// Whether a server came that this one will know in a moment, and that can lead then.
+    pub(crate) fn may_come(&self, now: Instant) -> bool {
+        let is_known = |peer: &Peer| peer.lives(now) && peer.reaches_majority(now);
+        let came = |peer: &Peer| !peer.told.leaves && now.duration_since(peer.first_seen) < SILENCE_MAX;
+        self.servers.values().any(|peer| came(peer) && !is_known(peer))
+    }
+
+    /// Notes that a server leaves, before its beats say so.
+    pub(crate) fn leaves(&mut self, server: ServerId) {
+        if let Some(peer) = self.servers.get_mut(&server) {
+            peer.told.leaves = true;
+        }
+    }
+
+    /// The leader of a partition by what living servers told; of several, the one with the highest ballot.
+    pub(crate) fn leader(&self, partition: u16, now: Instant) -> Option<Known> {
+        let living = self.servers.iter().filter(|(_, peer)| peer.lives(now));
+        let leads = living.filter_map(|(server, peer)| {
+            let Led { round, now: time, .. } = peer.told.leads.iter().find(|led| led.partition == partition)?;
+            Some(Known { ballot: Ballot { round: *round, server: *server }, time: *time, heard: peer.clock })
+        });
+        leads.max_by_key(|known| known.ballot)
+    }
+
+    /// The highest ballot that was seen in a partition.
+    pub(crate) fn highest(&self, partition: u16) -> Ballot {
+        let progress = &self.partitions[usize::from(partition)];
+        progress.accepted.ballot.max(progress.promised)
+    }
+}
+
+/// Rendezvous hashing: the server with the highest weight is the first to lead a partition. When a server comes or
+/// goes, only the partitions that it leads move.
+fn weight(server: ServerId, partition: u16) -> (u64, ServerId) {
+    let mut bytes = [0; 14];
+    let (id, number) = bytes.split_at_mut(12);
+    id.copy_from_slice(&server.0);
+    number.copy_from_slice(&partition.to_be_bytes());
+    (xxh3_64(&bytes), server)
+}

@@ -1,0 +1,272 @@
+//! What one server sees, and when it asks for a lead by that.
+
+use super::*;
+
+const PARTITIONS: u16 = 8;
+const ME: ServerId = ServerId([1; 12]);
+const OTHER: ServerId = ServerId([2; 12]);
+const THIRD: ServerId = ServerId([3; 12]);
+
+fn clock(millis: u64) -> StoreTime {
+    StoreTime::from_micros(1_000_000_000 + 1_000 * millis)
+}
+
+/// Moments of one test.
+#[derive(Clone, Copy)]
+struct Start(Instant);
+
+impl Start {
+    fn at(self, millis: u64) -> Instant {
+        self.0 + Duration::from_millis(millis)
+    }
+}
+
+fn ballot(round: u64, server: ServerId) -> Ballot {
+    Ballot { round, server }
+}
+
+fn votes(ballot: Ballot, seq: u64) -> Seen {
+    Seen::Votes { promised: ballot, accepted: Position { ballot, seq } }
+}
+
+fn told(count: u64) -> Told {
+    Told { count, ..Told::default() }
+}
+
+/// What all nodes show at this time.
+fn all_show(it: &mut Election, now: Instant, seen: &Seen, servers: &[(ServerId, Told)]) {
+    for node in 0..it.nodes.len() {
+        it.saw(node, (now, now, clock(7)), vec![seen.clone(); usize::from(PARTITIONS)], servers.to_vec());
+    }
+}
+
+fn due(it: &Election, now: Instant) -> usize {
+    (0..PARTITIONS).filter(|partition| it.is_due(*partition, now)).count()
+}
+
+#[test]
+fn a_cluster_that_nobody_led_is_led_at_once() {
+    let start = Start(Instant::now());
+    let at = |millis| start.at(millis);
+    let mut it = Election::new(ME, 3, PARTITIONS, at(0));
+    assert_eq!(due(&it, at(0)), 0, "no node is seen");
+    it.saw(0, (at(0), at(0), clock(0)), vec![votes(Ballot::default(), 0); 8], vec![]);
+    assert_eq!(due(&it, at(0)), 0, "one of three");
+    it.saw(1, (at(0), at(0), clock(0)), vec![votes(Ballot::default(), 0); 8], vec![]);
+    assert_eq!(due(&it, at(0)), 8);
+    assert_eq!(due(&it, at(1_000)), 0, "what was seen long ago does not count");
+}
+
+#[test]
+fn a_leader_is_suspected_after_its_silence_and_by_one_server_after_the_other() {
+    let start = Start(Instant::now());
+    let at = |millis| start.at(millis);
+    let mut it = Election::new(ME, 3, PARTITIONS, at(0));
+    let mut count = 0;
+    let mut show = |it: &mut Election, now, seq| {
+        count += 1;
+        all_show(it, now, &votes(ballot(4, OTHER), seq), &[(OTHER, told(7)), (THIRD, told(count))]);
+    };
+    for now in (0..3_000).step_by(300) {
+        show(&mut it, at(now), now);
+        assert_eq!(due(&it, at(now)), 0, "it writes");
+    }
+    for now in (3_000..3_900).step_by(300) {
+        show(&mut it, at(now), 2_700);
+        assert_eq!(due(&it, at(now)), 0, "it may be slow");
+    }
+    show(&mut it, at(3_900), 2_700);
+    let first = due(&it, at(3_900));
+    assert!(0 < first && first < 8, "the others are the third server's: {first}");
+    assert_eq!(due(&it, at(4_100)), 8, "which does not ask");
+}
+
+#[test]
+fn a_leader_that_writes_to_a_minority_only_is_suspected() {
+    let start = Start(Instant::now());
+    let at = |millis| start.at(millis);
+    let mut it = Election::new(ME, 3, PARTITIONS, at(0));
+    let (kept, mut due_at) = (vec![votes(ballot(4, OTHER), 1); 8], None);
+    for now in (0..3_000).step_by(300) {
+        for node in 0..3 {
+            let written = if node == 2 { vec![votes(ballot(4, OTHER), 1 + now); 8] } else { kept.clone() };
+            it.saw(node, (at(now), at(now), clock(now)), written, vec![(OTHER, told(1 + now))]);
+        }
+        if due(&it, at(now)) > 0 {
+            due_at = due_at.or(Some(now));
+        }
+    }
+    assert_eq!(due_at, Some(1_200));
+    // One that cannot be reached by the leader is no reason.
+    let mut it = Election::new(ME, 3, PARTITIONS, at(0));
+    for now in (0..3_000).step_by(300) {
+        for node in 0..3 {
+            let written = if node < 2 { vec![votes(ballot(4, OTHER), 1 + now); 8] } else { kept.clone() };
+            it.saw(node, (at(now), at(now), clock(now)), written, vec![(OTHER, told(1 + now))]);
+        }
+        assert_eq!(due(&it, at(now)), 0);
+    }
+}
+
+#[test]
+fn who_sees_that_another_asks_waits() {
+    let start = Start(Instant::now());
+    let at = |millis| start.at(millis);
+    let mut it = Election::new(ME, 3, PARTITIONS, at(0));
+    all_show(&mut it, at(0), &votes(ballot(4, OTHER), 1), &[(OTHER, told(1))]);
+    let asked = Seen::Votes { promised: ballot(5, THIRD), accepted: Position { ballot: ballot(4, OTHER), seq: 1 } };
+    all_show(&mut it, at(1_000), &asked, &[(OTHER, told(1)), (THIRD, told(1))]);
+    all_show(&mut it, at(1_500), &asked, &[(OTHER, told(1)), (THIRD, told(1))]);
+    assert_eq!(due(&it, at(1_500)), 0);
+    all_show(&mut it, at(2_500), &asked, &[(OTHER, told(1)), (THIRD, told(1))]);
+    assert_eq!(due(&it, at(2_500)), 8, "it died meanwhile");
+    // Its own attempts do not hold it back.
+    let own = Seen::Votes { promised: ballot(6, ME), accepted: Position { ballot: ballot(4, OTHER), seq: 1 } };
+    all_show(&mut it, at(2_600), &own, &[]);
+    assert_eq!(due(&it, at(2_600)), 8);
+}
+
+#[test]
+fn partitions_without_a_voting_majority_have_no_candidates() {
+    let start = Start(Instant::now());
+    let at = |millis| start.at(millis);
+    let mut it = Election::new(ME, 3, PARTITIONS, at(0));
+    let stranger = Seen::Stranger { next: crate::store::quorum::paxos::ballot::Stamp(1), written: Ballot::default() };
+    for (node, seen) in [(0, votes(Ballot::default(), 0)), (1, stranger.clone()), (2, stranger)] {
+        it.saw(node, (at(0), at(0), clock(0)), vec![seen; 8], vec![]);
+    }
+    assert_eq!(due(&it, at(5)), 0);
+}
+
+#[test]
+fn a_server_that_comes_gets_its_share_once_it_has_settled() {
+    let start = Start(Instant::now());
+    let at = |millis| start.at(millis);
+    let mut it = Election::new(ME, 3, PARTITIONS, at(0));
+    let heirs = |it: &Election, leaves, now| {
+        (0..PARTITIONS).filter(|partition| it.heir(*partition, leaves, now).is_some()).count()
+    };
+    all_show(&mut it, at(0), &votes(ballot(1, ME), 1), &[(OTHER, told(1))]);
+    assert_eq!(heirs(&it, true, at(0)), 0, "what a node shows at first may be old");
+    let mut count = 1;
+    for now in (300..=2_100).step_by(300) {
+        count += 1;
+        all_show(&mut it, at(now), &votes(ballot(1, ME), now), &[(OTHER, told(count))]);
+        assert_eq!((heirs(&it, false, at(now)) > 0, heirs(&it, true, at(now))), (now >= 2_000, 8));
+    }
+    let share = heirs(&it, false, at(2_100));
+    assert!(share < 8, "each has some");
+    // One that gives a partition up may be about to leave.
+    it.gave(OTHER, at(2_100));
+    assert_eq!((heirs(&it, false, at(2_100)), heirs(&it, true, at(2_100))), (0, 8));
+    let leaving = Told { leaves: true, ..told(count + 1) };
+    all_show(&mut it, at(2_400), &votes(ballot(1, ME), 9_999), &[(OTHER, leaving)]);
+    assert_eq!((heirs(&it, false, at(2_400)), heirs(&it, true, at(2_400))), (0, 0));
+}
+
+#[test]
+fn the_leader_is_the_living_server_with_the_highest_ballot() {
+    let start = Start(Instant::now());
+    let at = |millis| start.at(millis);
+    let mut it = Election::new(ME, 3, PARTITIONS, at(0));
+    let led = |round| Led { partition: 3, round, now: clock(5) };
+    let leads = |count, round| Told { leads: vec![led(round)], ..told(count) };
+    for count in 1..=2 {
+        let servers = [(OTHER, leads(count, 5)), (THIRD, leads(count, 4))];
+        all_show(&mut it, at(300 * count), &votes(ballot(5, OTHER), count), &servers);
+    }
+    let known = it.leader(3, at(601)).unwrap();
+    assert_eq!(known, Known { ballot: ballot(5, OTHER), time: clock(5), heard: clock(7) });
+    assert_eq!(it.leader(2, at(601)), None);
+    assert_eq!(it.leader(3, at(1_800)), None, "both are silent");
+    for now in (900..=31_000).step_by(300) {
+        assert_eq!(it.gone(at(now)), if now < 30_600 { vec![] } else { vec![OTHER, THIRD] }, "{now}");
+        all_show(&mut it, at(now), &votes(ballot(5, OTHER), 2), &[(OTHER, leads(2, 5)), (THIRD, leads(2, 4))]);
+    }
+}
+
+#[test]
+fn who_was_away_takes_nobody_for_gone_and_deposes_nobody() {
+    let start = Start(Instant::now());
+    let at = |millis| start.at(millis);
+    let mut it = Election::new(ME, 3, PARTITIONS, at(0));
+    for (count, now) in [(1, 0), (2, 300)] {
+        all_show(&mut it, at(now), &votes(ballot(4, OTHER), count), &[(OTHER, told(count))]);
+    }
+    let back = 60_000;
+    assert_eq!(it.gone(at(back)), [], "it has not looked");
+    it.saw(0, (at(back), at(back), clock(7)), vec![votes(ballot(4, OTHER), 199); 8], vec![]);
+    assert_eq!(it.forget_gone(at(back)), []);
+    all_show(&mut it, at(back + 1), &votes(ballot(4, OTHER), 200), &[(OTHER, told(200))]);
+    assert_eq!((it.forget_gone(at(back + 300)), due(&it, at(back + 300))), (vec![], 0));
+}
+#[test]
+fn the_time_of_a_leader_is_never_ahead_of_it_even_where_the_clock_is_faster() {
+    let known = Known { ballot: ballot(1, OTHER), time: clock(0), heard: clock(500) };
+    assert_eq!(known.at(clock(500)), clock(0));
+    // The leader's clock shows a day. This server's one gained 1 % less a second.
+    let day = 24 * 60 * 60 * 1_000;
+    assert!(known.at(clock(500 + day + day / 100 - 1_000)) < clock(day));
+    assert!(known.at(clock(500 + 1_000)) >= clock(990), "it does not fall behind more than that");
+}
+
+#[test]
+fn who_reaches_a_minority_of_the_nodes_gets_nothing_handed_over() {
+    let start = Start(Instant::now());
+    let at = |millis| start.at(millis);
+    let heirs = |reached: usize| {
+        let mut it = Election::new(ME, 3, PARTITIONS, at(0));
+        for (count, now) in (1..).zip((0..=3_000).step_by(300)) {
+            for node in 0..reached {
+                let seen = vec![votes(ballot(1, ME), now); usize::from(PARTITIONS)];
+                it.saw(node, (at(now), at(now), clock(7)), seen, vec![(OTHER, told(count))]);
+            }
+        }
+        assert_eq!(it.living(at(3_000)).count(), 2);
+        (0..PARTITIONS).filter(|partition| it.heir(*partition, true, at(3_000)).is_some()).count()
+    };
+    assert_eq!([1, 2, 3].map(heirs), [0, 8, 8]);
+}
+
+#[test]
+fn waiters_are_awaited_of_who_may_live_until_it_has_left_and_was_heard_out() {
+    let start = Start(Instant::now());
+    let at = |millis| start.at(millis);
+    let left = |count| Told { leaves: true, left: true, ..told(count) };
+    let mut it = Election::new(ME, 3, PARTITIONS, at(0));
+    all_show(&mut it, at(0), &votes(ballot(1, ME), 1), &[(OTHER, told(1)), (THIRD, left(9))]);
+    assert_eq!(it.carriers(at(0)), [OTHER], "one has just come, one left long ago");
+    assert_eq!(it.carriers(at(900)), [], "it never beat again");
+    all_show(&mut it, at(1_000), &votes(ballot(1, ME), 2), &[(OTHER, told(2))]);
+    assert_eq!(it.carriers(at(1_000)), [OTHER]);
+    all_show(&mut it, at(1_300), &votes(ballot(1, ME), 3), &[(OTHER, left(3))]);
+    assert_eq!(it.carriers(at(1_399)), [OTHER], "what it said last may be on its way");
+    assert_eq!(it.carriers(at(1_400)), []);
+}
+
+#[test]
+fn who_does_not_beat_is_dead_unless_this_server_was_away_itself() {
+    let start = Start(Instant::now());
+    let at = |millis| start.at(millis);
+    let mut it = Election::new(ME, 1, PARTITIONS, at(0));
+    let shows = |it: &mut Election, millis, other, third| {
+        all_show(it, at(millis), &votes(ballot(1, ME), 1), &[(OTHER, told(other)), (THIRD, told(third))]);
+        it.dead(at(millis)).collect::<Vec<_>>()
+    };
+    for beat in 0..4 {
+        assert_eq!(shows(&mut it, beat * 300, 1 + beat, 1 + beat), []);
+    }
+    // The other one beats no more.
+    for beat in 4..7 {
+        assert_eq!(shows(&mut it, beat * 300, 4, 1 + beat), []);
+    }
+    assert_eq!(shows(&mut it, 2_100, 4, 8), [OTHER]);
+    assert_eq!(shows(&mut it, 2_400, 5, 9), [], "it lives after all");
+    // This server saw nothing for a while. What the others did meanwhile it does not know.
+    assert_eq!(it.dead(at(6_000)).count(), 0);
+    assert_eq!(shows(&mut it, 6_000, 5, 9), []);
+    for beat in 1..4 {
+        assert_eq!(shows(&mut it, 6_000 + beat * 300, 5, 9 + beat), []);
+    }
+    assert_eq!(shows(&mut it, 7_200, 5, 20), [OTHER]);
+}

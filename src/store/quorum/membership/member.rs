@@ -1,0 +1,65 @@
+//! This server as a member: its beats, and whether it leaves.
+
+use super::election::Election;
+use crate::sync::{AtomicU64, Mutex, Notify, Ordering};
+use std::sync::{Arc, atomic::AtomicBool};
+
+/// Which servers live, and how this one is among them.
+pub(crate) struct Membership {
+    pub(crate) election: Mutex<Election>,
+    /// Has this server beat at all nodes before it is time.
+    pub(crate) beat_soon: Notify,
+    /// The number of beats so far.
+    beats: Arc<AtomicU64>,
+    /// Whether this server hands all over, and leads nothing any more.
+    leaves: Arc<AtomicBool>,
+    /// Whether it has left.
+    left: AtomicBool,
+}
+
+impl Membership {
+    pub(crate) fn of(election: Election) -> Self {
+        Self {
+            election: Mutex::new(election),
+            beat_soon: Notify::new(),
+            beats: Arc::default(),
+            leaves: Arc::default(),
+            left: AtomicBool::new(false),
+        }
+    }
+
+    /// The same server in another election: among the nodes of another list. This one's is `nothing` from now on.
+    pub(crate) fn move_to(&self, nothing: Election) -> Self {
+        let election = std::mem::replace(&mut *self.election.lock(), nothing);
+        Self {
+            election: Mutex::new(election),
+            beat_soon: Notify::new(),
+            beats: Arc::clone(&self.beats),
+            leaves: Arc::clone(&self.leaves),
+            left: AtomicBool::new(self.has_left()),
+        }
+    }
+
+    /// The number of a beat, or of a moment between beats: all beats with higher numbers tell what was noted before.
+    pub(crate) fn next_beat(&self) -> u64 {
+        self.beats.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Whether this server hands all over, and leads nothing any more.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaves.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn begin_to_leave(&self) {
+        self.leaves.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has left: its last beats say so.
+    pub(crate) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_left(&self) {
+        self.left.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,45 @@
+//! The prefix of classic keys, which all servers of a node go by: it is fixed at the node by the first one.
+
+use super::carrier::{Carrier, Lost};
+use crate::store::quorum::paxos::node::{Ask, Mark, Said};
+use std::sync::Arc;
+
+/// Why a server cannot go by its prefix.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PrefixError {
+    #[error(
+        "its servers go by the classic prefix {shared:?} (empty: by none), and this one was started with {own:?}: start \
+         it as the others, or to change it for all of them, stop them all, clear it (DEL fp:q:classic), and start them \
+         alike"
+    )]
+    Other { shared: Arc<str>, own: Arc<str> },
+    #[error(
+        "the Redis user of the URL may not run {command} on keys that begin with the classic prefix {own:?}, so nothing \
+         was done: correct --classic-prefix, or grant the user these keys (ACL SETUSER … ~{own}*)"
+    )]
+    Denied { command: Arc<str>, own: Arc<str> },
+    #[error(
+        "locks are shared with classic clients on one Redis, and this store has {0}: start the server without \
+         --classic-prefix"
+    )]
+    ManyNodes(usize),
+    #[error(transparent)]
+    Lost(#[from] Lost),
+}
+
+/// Fixes a server's prefix at the only node, if none is fixed there; it may be empty. A cluster of several has none.
+pub(crate) async fn fix(carrier: &impl Carrier, mark: &Mark, own: &Arc<str>) -> Result<(), PrefixError> {
+    let (nodes, own) = (mark.members.len(), Arc::clone(own));
+    if nodes > 1 {
+        return if own.is_empty() { Ok(()) } else { Err(PrefixError::ManyNodes(nodes)) };
+    }
+    let ask = Ask::Prefix { cluster: mark.cluster, list: mark.list, prefix: Arc::clone(&own) };
+    match carrier.carry(0, vec![ask]).await?.into_iter().next() {
+        Some(Ok(Said::Prefix(shared))) if shared == own => Ok(()),
+        Some(Ok(Said::Prefix(shared))) => Err(PrefixError::Other { shared, own }),
+        Some(Ok(Said::Denied(command))) => Err(PrefixError::Denied { command, own }),
+        Some(Ok(said)) => Err(Lost(format!("it answered {said:?}")).into()),
+        Some(Err(why)) => Err(Lost(why).into()),
+        None => Err(Lost("no answer to the classic prefix".to_owned()).into()),
+    }
+}

@@ -1,0 +1,313 @@
+//! The driver of each node: takes requests for it from the partitions, sends them, and brings the answers back.
+
+#[cfg(test)]
+mod tests;
+
+use super::{
+    carrier::{Carrier, Lost, SEND_FULL_FROM_BYTES},
+    classic_prefix,
+    health::Health,
+};
+use crate::{
+    domain::limits::COMMANDS_BEGUN_AT_ONCE,
+    store::{
+        content::Bytes,
+        quorum::paxos::{
+            acceptor::Seen,
+            ballot::{ServerId, Stamp},
+            message::{Answer, Request},
+            node::{Ask, Mark, Said},
+        },
+    },
+    sync::{AtomicUsize, Notify, Ordering},
+    telemetry::seldom::Seldom,
+};
+use futures_util::{
+    FutureExt,
+    stream::{FuturesUnordered, StreamExt},
+};
+use std::{fmt, sync::Arc, time::Duration};
+use tokio::sync::watch;
+use uuid::Uuid;
+
+/// Sends that may be under way to a node at a time. More would not make it faster, but batches smaller.
+const UNDER_WAY_MAX: usize = 4;
+/// Requests of one send, at most.
+const REQUESTS_PER_SEND_MAX: usize = 256;
+/// A node that refuses this store is logged so often.
+const REFUSAL_PERIOD: Duration = Duration::from_secs(60);
+
+/// Where the requests to nodes come from, and where the answers go.
+pub(crate) trait Partitions: Sync {
+    /// What a request is for. It comes back with the answer.
+    type Tag: Copy + Send;
+
+    /// What a node was asked before is lost.
+    fn reconnected(&self, node: usize);
+
+    /// Gives `take` the requests for a node, with their partitions, beginning with partition `first`, until it returns
+    /// false. Returns the partition to begin with next time.
+    fn requests(&self, node: usize, first: usize, take: impl FnMut(usize, Self::Tag, Request) -> bool) -> usize;
+
+    /// A node answered a request.
+    fn answered(&self, node: usize, partition: usize, tag: Self::Tag, answer: Answer);
+
+    /// A node could not carry out a request of a partition. It counts as silent there, and is asked again after a
+    /// while. Returns whether this is new.
+    fn broke(&self, node: usize, partition: usize) -> bool;
+}
+
+/// What a beat showed: how far each partition is, and what each server told last.
+pub(crate) type Beats = (Vec<Seen>, Vec<(ServerId, Bytes)>);
+
+/// The nodes of a store, with what is on its way to them.
+pub(crate) struct Driver<C> {
+    pub(crate) carrier: C,
+    pub(crate) mark: Mark,
+    pub(crate) health: Health,
+    wake: Box<[Wake]>,
+    /// Notified when a beat at the node was lost, for the task of a node to which nothing else is sent.
+    beat_lost: Box<[Notify]>,
+    /// Nodes that refuse this store.
+    refusals: Seldom,
+    /// The newest list that a node has shown, if it is newer than that of this store.
+    newer: watch::Sender<Option<Mark>>,
+    /// What the keys of classic clients begin with; empty if there are none. Nothing, where that is not known.
+    pub(crate) prefix: Option<Arc<str>>,
+}
+
+/// Wakes the task of a node: there may be requests for it.
+#[derive(Default)]
+struct Wake {
+    notify: Notify,
+    /// Commands that were submitted since the task last looked.
+    submitted: AtomicUsize,
+}
+
+/// What was sent, to be matched with the answers.
+type Sent<T> = Vec<(usize, T)>;
+
+impl<C: Carrier> Driver<C> {
+    pub(crate) fn new(carrier: C, mark: Mark) -> Self {
+        let nodes = mark.members.len();
+        Self {
+            carrier,
+            mark,
+            health: Health::of(nodes),
+            wake: (0..nodes).map(|_| Wake::default()).collect(),
+            beat_lost: (0..nodes).map(|_| Notify::new()).collect(),
+            refusals: Seldom::new(REFUSAL_PERIOD),
+            newer: watch::Sender::new(None),
+            prefix: None,
+        }
+    }
+
+    /// The number of nodes.
+    pub(crate) fn nodes(&self) -> usize {
+        self.mark.members.len()
+    }
+
+    /// The newest list that a node shows, once there is a newer one than this store's.
+    pub(crate) fn newer(&self) -> watch::Receiver<Option<Mark>> {
+        self.newer.subscribe()
+    }
+
+    /// Sends to one node what there is for it. Never ends.
+    pub(crate) async fn serve(&self, node: usize, partitions: &impl Partitions) {
+        loop {
+            self.carrier.up(node).await;
+            // What was lost before does not matter any more.
+            let _ = self.beat_lost[node].notified().now_or_never();
+            partitions.reconnected(node);
+            let why = self.serve_connection(node, partitions).await;
+            self.health.lost(node, &why.0);
+            tracing::debug!(node, %why, "requests to a node were lost");
+        }
+    }
+
+    /// Ends when answers were lost: nothing is known of what the node has then.
+    async fn serve_connection<P: Partitions>(&self, node: usize, partitions: &P) -> Lost {
+        let mut under_way = FuturesUnordered::new();
+        let mut first = 0;
+        loop {
+            if self.wake[node].submitted.swap(0, Ordering::Relaxed) < COMMANDS_BEGUN_AT_ONCE {
+                // Tasks that are ready submit their commands first, so that they go together.
+                tokio::task::yield_now().await;
+            }
+            let mut answered = None;
+            while under_way.len() < UNDER_WAY_MAX && answered.is_none() {
+                let (sent, asks) = self.collect(node, &mut first, partitions);
+                if asks.is_empty() {
+                    break;
+                }
+                under_way.push(self.carry(node, sent, asks, partitions));
+                // Sends it, before anything else is sent.
+                answered = under_way.next().now_or_never().flatten();
+            }
+            let answered = match answered {
+                Some(answered) => answered,
+                None => tokio::select! {
+                    Some(answered) = under_way.next() => answered,
+                    () = self.wake[node].notify.notified(), if under_way.len() < UNDER_WAY_MAX => continue,
+                    () = self.beat_lost[node].notified(), if under_way.is_empty() => {
+                        return Lost("nor to a beat".to_owned());
+                    }
+                },
+            };
+            if let Err(lost) = answered {
+                return lost;
+            }
+        }
+    }
+
+    async fn carry<P: Partitions>(
+        &self,
+        node: usize,
+        sent: Sent<P::Tag>,
+        asks: Vec<Ask>,
+        partitions: &P,
+    ) -> Result<(), Lost> {
+        let count = asks.len();
+        let said = self.carrier.carry(node, asks).await?;
+        if said.len() != count {
+            return Err(Lost(format!("{} answers to {count} requests", said.len())));
+        }
+        self.health.answered(node);
+        for ((at, tag), said) in sent.into_iter().zip(said) {
+            match said {
+                // The other requests go on.
+                Err(why) => {
+                    self.health.refused(node, &format!("partition {at}: {why}"));
+                    if partitions.broke(node, at) {
+                        tracing::warn!(node, partition = at, %why, "a node cannot carry out a request");
+                    }
+                }
+                Ok(Said::OfPartition(answer)) => partitions.answered(node, at, tag, answer),
+                Ok(Said::Unmarked) => return self.mark(node).await,
+                Ok(refused) => return Err(self.refused(refused)),
+            }
+        }
+        self.wake_all();
+        Ok(())
+    }
+
+    /// Beats at a node. None if it did not answer, or does not serve this store.
+    pub(crate) async fn beat(&self, node: usize, beat: Ask) -> Option<Beats> {
+        let said = match self.carrier.carry(node, vec![beat]).await {
+            Ok(said) => said,
+            Err(why) => {
+                self.health.lost(node, &why.0);
+                self.beat_lost[node].notify_one();
+                return None;
+            }
+        };
+        match said.into_iter().next()? {
+            Ok(Said::Beats { partitions, servers }) => {
+                self.health.answered(node);
+                return Some((partitions, servers));
+            }
+            Ok(Said::Unmarked) => {
+                // Where nobody leads, nobody else would find out. It beats again in a moment, marked or not.
+                let _ = self.mark(node).await;
+            }
+            Ok(refused) => {
+                self.refused(refused);
+            }
+            Err(why) => self.health.lost(node, &why),
+        }
+        None
+    }
+
+    /// Tells a node its cluster. What it was asked before is asked again, as if it had been lost.
+    async fn mark(&self, node: usize) -> Result<(), Lost> {
+        let said = self.carrier.carry(node, vec![Ask::Mark(self.mark.clone())]).await?;
+        match said.into_iter().next() {
+            Some(Ok(Said::Marked)) => {
+                if let Some(prefix) = &self.prefix
+                    && let Err(why) = classic_prefix::fix(&self.carrier, &self.mark, prefix).await
+                {
+                    tracing::error!(%why, "a node that forgot all has another classic prefix");
+                }
+                Err(Lost("the node was not marked yet".to_owned()))
+            }
+            Some(Ok(refused)) => Err(self.refused(refused)),
+            Some(Err(why)) => {
+                self.log_refusal(&why);
+                Err(Lost(why))
+            }
+            None => Err(Lost("no answer to a mark".to_owned())),
+        }
+    }
+
+    /// Without an operator that does not end: another store has taken the node.
+    fn log_refusal(&self, why: &str) {
+        if self.refusals.count(1).is_some() {
+            let advice = "restart this server if the other store is the right one, else empty the node";
+            tracing::error!(%why, advice, "a node does not serve the store of this server any more");
+        }
+    }
+
+    /// Notes what a node has that does not serve this list.
+    fn refused(&self, said: Said) -> Lost {
+        let lost = Lost(Refused(&said).to_string());
+        if let Said::Other(_) = said {
+            self.log_refusal(&lost.0);
+        }
+        if let Said::List(mark) = said {
+            self.newer.send_if_modified(|newest| {
+                let known = newest.as_ref().map_or(self.mark.list, |newest| newest.list);
+                let is_newer = mark.cluster == self.mark.cluster && mark.list > known;
+                if is_newer {
+                    *newest = Some(mark);
+                }
+                is_newer
+            });
+        }
+        lost
+    }
+
+    /// Takes requests for a node from the partitions, of each in turn. When a send is full, the next one begins with
+    /// the partition after, so that none waits for the snapshot of another.
+    fn collect<P: Partitions>(&self, node: usize, first: &mut usize, partitions: &P) -> (Sent<P::Tag>, Vec<Ask>) {
+        let Mark { cluster, list, .. } = self.mark;
+        let (mut sent, mut asks, mut bytes) = (Sent::new(), Vec::new(), 0);
+        *first = partitions.requests(node, *first, |at, tag, request| {
+            let Ok(partition) = u16::try_from(at) else { return false };
+            bytes += request.bytes();
+            sent.push((at, tag));
+            asks.push(Ask::OfPartition { cluster, list, partition, fresh: fresh(), request });
+            asks.len() < REQUESTS_PER_SEND_MAX && bytes < SEND_FULL_FROM_BYTES
+        });
+        (sent, asks)
+    }
+
+    /// Looks for requests for all nodes.
+    pub(crate) fn wake_all(&self) {
+        self.wake.iter().for_each(|wake| wake.notify.notify_one());
+    }
+
+    /// The same, after a command was submitted.
+    pub(crate) fn submitted(&self) {
+        for wake in &self.wake {
+            wake.submitted.fetch_add(1, Ordering::Relaxed);
+            wake.notify.notify_one();
+        }
+    }
+}
+
+fn fresh() -> Stamp {
+    Stamp(Uuid::new_v4().as_u128())
+}
+
+/// A node that serves another cluster, or a newer list.
+struct Refused<'a>(&'a Said);
+
+impl fmt::Display for Refused<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Said::Other(cluster) => write!(out, "the node keeps another store, {:032x}", cluster.0),
+            Said::List(mark) => write!(out, "the node has list {}: {}", mark.list, mark.members.join(", ")),
+            said => write!(out, "the node answered {said:?}"),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The driver with partitions and a node that are scripted: no store, no Redis.
+
+use super::*;
+use crate::{
+    node::Pushes,
+    store::quorum::{
+        nodes::carrier::Answers,
+        paxos::{ballot::Ballot, node::ClusterId},
+    },
+    sync::Mutex,
+};
+use futures_util::FutureExt as _;
+use std::{collections::VecDeque, pin::pin};
+use tokio::sync::Semaphore;
+
+/// A node that answers what it was asked when it may.
+struct Scripted {
+    asked: Mutex<Vec<Vec<Ask>>>,
+    answer: fn(&Ask) -> Result<Said, String>,
+    may_answer: Semaphore,
+}
+
+impl Carrier for Scripted {
+    async fn carry(&self, _: usize, asks: Vec<Ask>) -> Result<Answers, Lost> {
+        let answers = asks.iter().map(self.answer).collect();
+        self.asked.lock().push(asks);
+        self.may_answer.acquire().await.map_err(|closed| Lost(closed.to_string()))?.forget();
+        Ok(answers)
+    }
+
+    async fn up(&self, _: usize) {}
+
+    async fn wall_clock(&self, _: usize) -> Option<u64> {
+        None
+    }
+
+    async fn publish(&self, _: usize, _: ServerId, _: Vec<u8>) -> Result<bool, Lost> {
+        Ok(false)
+    }
+
+    fn listen(&self, _: usize, _: ServerId) -> Pushes {
+        panic!("the driver takes no parcels")
+    }
+}
+
+/// Requests by partition, and what became of them.
+#[derive(Default)]
+struct Queues {
+    requests: Mutex<Vec<VecDeque<(u64, Request)>>>,
+    answered: Mutex<Vec<(usize, u64, Answer)>>,
+    broke: Mutex<Vec<usize>>,
+    reconnected: Mutex<usize>,
+}
+
+impl Partitions for Queues {
+    type Tag = u64;
+
+    fn reconnected(&self, _: usize) {
+        *self.reconnected.lock() += 1;
+    }
+
+    fn requests(&self, _: usize, first: usize, mut take: impl FnMut(usize, u64, Request) -> bool) -> usize {
+        let mut requests = self.requests.lock();
+        let partitions = requests.len();
+        for at in (0..partitions).map(|step| (first + step) % partitions) {
+            while let Some((tag, request)) = requests[at].pop_front() {
+                if !take(at, tag, request) {
+                    return at + 1;
+                }
+            }
+        }
+        first
+    }
+
+    fn answered(&self, _: usize, partition: usize, tag: u64, answer: Answer) {
+        self.answered.lock().push((partition, tag, answer));
+    }
+
+    fn broke(&self, _: usize, partition: usize) -> bool {
+        self.broke.lock().push(partition);
+        true
+    }
+}
+
+fn driver(answer: fn(&Ask) -> Result<Said, String>, answers: usize) -> Driver<Scripted> {
+    let mark = Mark { cluster: ClusterId(7), list: 1, partitions: 2, members: ["a".into()].into(), rebuild: None };
+    Driver::new(Scripted { asked: Mutex::default(), answer, may_answer: Semaphore::new(answers) }, mark)
+}
+
+fn queues(each: [usize; 2]) -> Queues {
+    let requests = each.map(|count| (0..).take(count).map(|tag| (tag, Request::Promise(Ballot::default()))).collect());
+    Queues { requests: Mutex::new(requests.into()), ..Queues::default() }
+}
+
+fn done(_: &Ask) -> Result<Said, String> {
+    Ok(Said::OfPartition(Answer::Done))
+}
+
+/// Lets the driver do all that it can do without another answer.
+async fn run(driver: &Driver<Scripted>, queues: &Queues) {
+    let mut serving = pin!(driver.serve(0, queues));
+    for _ in 0..100 {
+        assert!((&mut serving).now_or_never().is_none(), "it never ends");
+        driver.wake_all();
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn each_answer_comes_back_to_its_partition_with_its_tag() {
+    let (driver, queues) = (driver(done, 100), queues([2, 1]));
+    run(&driver, &queues).await;
+    assert_eq!(*queues.answered.lock(), [(0, 0, Answer::Done), (0, 1, Answer::Done), (1, 0, Answer::Done)]);
+    let asked = driver.carrier.asked.lock();
+    assert_eq!(asked.len(), 1, "what is there at one time goes in one send");
+    assert!(matches!(asked[0][2], Ask::OfPartition { cluster: ClusterId(7), list: 1, partition: 1, .. }));
+}
+
+#[tokio::test]
+async fn a_full_send_is_followed_by_the_partition_after() {
+    let (driver, queues) = (driver(done, 1), queues([3 * REQUESTS_PER_SEND_MAX, 5]));
+    run(&driver, &queues).await;
+    let asked = driver.carrier.asked.lock();
+    let partitions = |send: &[Ask]| {
+        let each = send.iter().map(|ask| if let Ask::OfPartition { partition, .. } = ask { *partition } else { 9 });
+        each.collect::<Vec<_>>()
+    };
+    assert_eq!(partitions(&asked[0]), [0; REQUESTS_PER_SEND_MAX]);
+    assert_eq!(partitions(&asked[1])[..6], [1, 1, 1, 1, 1, 0]);
+}
+
+#[tokio::test]
+async fn so_many_sends_are_under_way_and_no_more() {
+    let (driver, queues) = (driver(done, 0), queues([10 * REQUESTS_PER_SEND_MAX, 0]));
+    run(&driver, &queues).await;
+    assert_eq!(driver.carrier.asked.lock().len(), UNDER_WAY_MAX);
+    assert!(queues.answered.lock().is_empty());
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_carried_out_ends_no_other() {
+    let answer = |ask: &Ask| match ask {
+        Ask::OfPartition { partition: 0, .. } => Err("damaged".to_owned()),
+        _ => Ok(Said::OfPartition(Answer::Done)),
+    };
+    let (driver, queues) = (driver(answer, 100), queues([1, 1]));
+    run(&driver, &queues).await;
+    assert_eq!(*queues.broke.lock(), [0]);
+    assert_eq!(*queues.answered.lock(), [(1, 0, Answer::Done)]);
+    assert_eq!(*queues.reconnected.lock(), 1);
+    let why = driver.health.no_majority(&driver.mark.members);
+    assert_eq!(why.as_deref(), Some("a: partition 0: damaged"));
+}
+
+#[tokio::test]
+async fn a_node_that_forgot_its_mark_is_marked_and_asked_anew() {
+    let answer = |ask: &Ask| match ask {
+        Ask::Mark(_) => Ok(Said::Marked),
+        _ => Ok(Said::Unmarked),
+    };
+    let (driver, queues) = (driver(answer, 100), queues([1, 0]));
+    run(&driver, &queues).await;
+    assert!(matches!(driver.carrier.asked.lock()[1][..], [Ask::Mark(_)]));
+    assert_eq!(*queues.reconnected.lock(), 2, "the partitions ask again");
+}
+
+#[tokio::test]
+async fn a_newer_list_is_told_once() {
+    let answer = |_: &Ask| {
+        let members = ["b".into()].into();
+        Ok(Said::List(Mark { cluster: ClusterId(7), list: 2, partitions: 2, members, rebuild: None }))
+    };
+    let (driver, queues) = (driver(answer, 100), queues([1, 0]));
+    let mut newer = driver.newer();
+    run(&driver, &queues).await;
+    assert_eq!(newer.borrow_and_update().as_ref().map(|mark| mark.list), Some(2));
+    assert!(driver.beat(0, Ask::Mark(driver.mark.clone())).await.is_none(), "it serves another list");
+    assert!(!newer.has_changed().unwrap(), "the same list is no news");
+}

@@ -1,0 +1,64 @@
+//! Why nodes do not do what they are asked. Who waits for a majority is told, and so is the log.
+
+use crate::{store::quorum::paxos::ballot::majority, sync::Mutex, telemetry::seldom::Seldom};
+use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
+
+/// Health of a node are logged so often.
+const LOG_PERIOD: Duration = Duration::from_secs(60);
+
+/// A request that was refused is asked again within a second.
+const REFUSED_LATELY: Duration = Duration::from_secs(3);
+
+/// What is wrong with each node now, as far as this server knows.
+#[derive(Debug)]
+pub(crate) struct Health(Box<[OfNode]>);
+
+#[derive(Debug)]
+struct OfNode {
+    /// Nothing that was sent to it last was carried out.
+    lost: Mutex<Option<String>>,
+    /// Why it did not carry out a request lately, and when. It carries out others meanwhile.
+    refused: Mutex<Option<(Instant, String)>>,
+    seldom: Seldom,
+}
+
+impl Health {
+    pub(crate) fn of(nodes: usize) -> Self {
+        let of_node = || OfNode { lost: Mutex::default(), refused: Mutex::default(), seldom: Seldom::new(LOG_PERIOD) };
+        Self((0..nodes).map(|_| of_node()).collect())
+    }
+
+    /// A node answered nothing of what was sent to it.
+    pub(crate) fn lost(&self, node: usize, why: &str) {
+        let it = &self.0[node];
+        *it.lost.lock() = Some(why.to_owned());
+        if it.seldom.count(1).is_some() {
+            tracing::warn!(node, why, "a node does not do what it is asked");
+        }
+    }
+
+    /// A node did not carry out a request.
+    pub(crate) fn refused(&self, node: usize, why: &str) {
+        *self.0[node].refused.lock() = Some((Instant::now(), why.to_owned()));
+    }
+
+    /// A node answered.
+    pub(crate) fn answered(&self, node: usize) {
+        self.0[node].lost.lock().take();
+    }
+
+    fn why(&self, node: usize) -> Option<String> {
+        let it = &self.0[node];
+        let lost = it.lost.lock().clone();
+        let refused = it.refused.lock().clone().filter(|(at, _)| at.elapsed() < REFUSED_LATELY).map(|(_, why)| why);
+        lost.or(refused)
+    }
+
+    /// What is wrong with each node, if so few are left that no majority can answer.
+    pub(crate) fn no_majority(&self, names: &[Arc<str>]) -> Option<String> {
+        let each: Vec<_> =
+            names.iter().enumerate().filter_map(|(node, name)| Some(format!("{name}: {}", self.why(node)?))).collect();
+        (names.len() - each.len() < majority(names.len())).then(|| each.join("; "))
+    }
+}

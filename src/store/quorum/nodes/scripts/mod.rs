@@ -1,0 +1,157 @@
+//! Requests to a node that is a Redis: which scripts run, with which arguments, and what their replies mean.
+//!
+//! The scripts do what [`paxos::node`](crate::store::quorum::paxos::node) does, request by request. What they keep of
+//! partition 3 is under keys that begin with `fp:{q3}:`, what the node knows of its cluster under `fp:q:node`
+//! (`lua/head.lua`), the prefix of classic keys under `fp:q:classic`, and what servers tell each other in the hash
+//! `fp:q:servers`, by their ids. Writes and promises for many partitions go in one run of their script; each gets its
+//! own answer.
+
+mod bytes;
+mod reply;
+mod sections;
+
+use crate::{
+    node::{Arg, NodeError, Script, ScriptCall, Value},
+    store::quorum::paxos::{
+        ballot::Stamp,
+        message::Request,
+        node::{Ask, Said},
+    },
+};
+use bytes::Fields;
+use sections::Kind;
+
+/// What the channels of parcels begin with.
+pub(super) const CHANNEL: &str = "fp:q:to:";
+
+/// Records of one run of a script, at most, unless one batch alone has more: Redis does nothing else meanwhile.
+pub const CALL_RECORDS_MAX: usize = 512;
+/// Bytes of one run of a script, at most, unless one request alone has more.
+pub const CALL_BYTES_MAX: usize = 256 * 1024;
+/// For how long, in seconds, a node keeps a piece of a snapshot that no other piece follows. A transfer that takes
+/// longer than this for one piece begins again.
+pub const STAGED_SECONDS: u64 = 60;
+
+/// A script with the parts that all but marks begin with. The first line makes Redis refuse the whole
+/// script where it would refuse one of its commands: without memory, without enough replicas, as a replica.
+macro_rules! script {
+    ($name:literal) => {
+        Script::new(concat!(
+            "#!lua\n",
+            include_str!("../lua/head.lua"),
+            include_str!("../lua/kept.lua"),
+            include_str!(concat!("../lua/", $name))
+        ))
+    };
+}
+
+static MARK: Script = Script::new(concat!("#!lua\n", include_str!("../lua/mark.lua")));
+static PROMISE: Script = script!("promise.lua");
+static WRITE: Script = script!("write.lua");
+static READ: Script = script!("read.lua");
+static STAGE: Script = script!("stage.lua");
+static ADMIT: Script = script!("admit.lua");
+static BEAT: Script = script!("beat.lua");
+static CLASSIC: Script = script!("classic.lua");
+static PREFIX: Script = script!("prefix.lua");
+
+/// One run of a script.
+#[derive(Debug)]
+pub struct Call {
+    /// What is sent.
+    pub script: ScriptCall,
+    /// How many requests it carries.
+    pub asks: usize,
+}
+
+/// The runs that carry these requests out, in their order. `run_id` is what Redis said in the handshake of the
+/// connection that they go over: a connection leads to one run of one Redis. Requests that share a run of a script also
+/// share the first one's `fresh`: a stamp names a membership of one partition.
+///
+/// Where several are sent at a time, those come last whose script Redis does not know yet
+/// ([`Connection::run_all`](crate::node::Connection::run_all)): to the node they are late.
+///
+/// # Errors
+///
+/// A number that a node cannot keep. Nothing was sent.
+pub fn calls(run_id: &str, asks: &[Ask]) -> Result<Vec<Call>, NodeError> {
+    let mut calls: Vec<Call> = Vec::new();
+    let mut open: Option<Kind> = None;
+    let (mut records, mut bytes) = (0, 0);
+    for ask in asks {
+        let kind = Kind::of(ask);
+        let args = sections::args(ask)?;
+        let (more_records, more_bytes) = (sections::records(ask), bytes_of(&args));
+        let fits = records + more_records <= CALL_RECORDS_MAX && bytes + more_bytes <= CALL_BYTES_MAX;
+        match calls.last_mut() {
+            Some(call) if open.as_ref() == Some(&kind) && kind.is_of_many() && fits => {
+                call.script.args.extend(args);
+                call.asks += 1;
+                (records, bytes) = (records + more_records, bytes + more_bytes);
+            }
+            _ => {
+                let mut all = head(run_id, ask)?;
+                all.extend(args);
+                calls
+                    .push(Call { script: ScriptCall { script: script_of(ask), keys: Vec::new(), args: all }, asks: 1 });
+                (open, records, bytes) = (Some(kind), more_records, more_bytes);
+            }
+        }
+    }
+    Ok(calls)
+}
+
+impl AsRef<ScriptCall> for Call {
+    fn as_ref(&self) -> &ScriptCall {
+        &self.script
+    }
+}
+
+impl Call {
+    /// The answers to its requests, in their order, from the reply of the script. A partition whose data is damaged
+    /// has an error for its answer; the others are not affected.
+    ///
+    /// # Errors
+    ///
+    /// The reply of something else than this script.
+    pub fn said(&self, reply: Value) -> Result<Vec<Result<Said, NodeError>>, NodeError> {
+        reply::said(reply, self.asks)
+    }
+}
+
+/// What each script gets before its own arguments.
+fn head(run_id: &str, ask: &Ask) -> Result<Vec<Arg>, NodeError> {
+    let (cluster, list, fresh) = match ask {
+        Ask::OfPartition { cluster, list, fresh, .. } | Ask::Beat { cluster, list, fresh, .. } => {
+            (cluster, list, fresh)
+        }
+        // It names no stamp.
+        Ask::Prefix { cluster, list, .. } => (cluster, list, &Stamp(0)),
+        Ask::Mark(_) => return Ok(Vec::new()),
+    };
+    let cluster = Fields::default().id(cluster.0).number(*list)?;
+    Ok(vec![cluster.arg(), Fields::default().id(fresh.0).arg(), run_id.into()])
+}
+
+fn script_of(ask: &Ask) -> &'static Script {
+    match ask {
+        Ask::Mark(_) => &MARK,
+        Ask::Beat { .. } => &BEAT,
+        Ask::Prefix { .. } => &PREFIX,
+        Ask::OfPartition { request, .. } => match request {
+            Request::Promise(_) => &PROMISE,
+            Request::Write { .. } => &WRITE,
+            Request::Read { .. } => &READ,
+            Request::Stage { .. } => &STAGE,
+            Request::Admit { .. } => &ADMIT,
+            Request::Classic(_) => &CLASSIC,
+        },
+    }
+}
+
+fn bytes_of(args: &[Arg]) -> usize {
+    args.iter().map(Arg::length).sum()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! The arguments of each request. The scripts say what they are.
+
+use super::{
+    STAGED_SECONDS,
+    bytes::{self, Fields, decimal},
+};
+use crate::{
+    node::{Arg, NodeError},
+    store::{
+        content::Bytes,
+        quorum::paxos::{
+            acceptor::PIECE_RECORDS_MAX,
+            ballot::{Position, TransferId},
+            classic::Wish,
+            message::Request,
+            node::{Ask, ClusterId},
+        },
+    },
+};
+
+/// Requests of one kind, of servers that know the same list, may go in one run.
+#[derive(PartialEq, Eq)]
+pub(super) enum Kind {
+    Promises(ClusterId, u64),
+    Writes(ClusterId, u64),
+    Alone,
+}
+
+impl Kind {
+    pub(super) fn of(ask: &Ask) -> Self {
+        match ask {
+            Ask::OfPartition { cluster, list, request: Request::Promise(_), .. } => Self::Promises(*cluster, *list),
+            Ask::OfPartition { cluster, list, request: Request::Write { .. }, .. } => Self::Writes(*cluster, *list),
+            _ => Self::Alone,
+        }
+    }
+
+    /// Whether its script takes more than one.
+    pub(super) fn is_of_many(&self) -> bool {
+        *self != Self::Alone
+    }
+}
+
+/// How many records a request carries.
+pub(super) fn records(ask: &Ask) -> usize {
+    match ask {
+        Ask::OfPartition { request: Request::Write { changes, .. }, .. } => changes.put.len() + changes.gone.len(),
+        Ask::OfPartition { request: Request::Stage { piece, .. }, .. } => piece.len(),
+        _ => 0,
+    }
+}
+
+/// The arguments of one request.
+pub(super) fn args(ask: &Ask) -> Result<Vec<Arg>, NodeError> {
+    let (partition, request) = match ask {
+        Ask::Mark(mark) => return Ok(vec![bytes::mark(mark)?]),
+        Ask::OfPartition { partition, request, .. } => (Arg::Uint((*partition).into()), request),
+        Ask::Prefix { prefix, .. } => return Ok(vec![Arg::from(&**prefix)]),
+        Ask::Beat { partitions, server, told, gone, .. } => {
+            let mut args = Vec::with_capacity(3 + usize::from(*partitions) + gone.len());
+            args.extend([Arg::Uint((*partitions).into()), Arg::from(&server.0[..]), Arg::from(&**told)]);
+            // Made here, because a script of Redis would make them anew each time, and Redis has less time.
+            args.extend((0..*partitions).map(|partition| Arg::from(format!("fp:{{q{partition}}}:h"))));
+            args.extend(gone.iter().map(|server| Arg::from(&server.0[..])));
+            return Ok(args);
+        }
+    };
+    Ok(match request {
+        Request::Promise(ballot) => vec![partition, Fields::default().ballot(ballot)?.arg()],
+        Request::Write { stamp, before, position, changes } => {
+            let from = Fields::header(*stamp, &position.ballot, before)?.arg();
+            let to = Fields::header(*stamp, &position.ballot, position)?.time(changes.time)?.arg();
+            let (gone, put) = (changes.gone.len(), 2 * changes.put.len());
+            let mut args = Vec::with_capacity(6 + gone + put);
+            args.extend([partition, from, to, decimal(changes.token)?.into(), count(gone), count(put)]);
+            args.extend(changes.gone.iter().map(Arg::from));
+            args.extend(pairs(&changes.put));
+            args
+        }
+        Request::Read { stamp, ballot, from } => {
+            let reader = Fields::default().id(stamp.0).ballot(ballot)?.arg();
+            let from = if from.0.is_empty() { Arg::from("0") } else { Arg::from(&*from.0) };
+            vec![partition, reader, from, count(PIECE_RECORDS_MAX)]
+        }
+        Request::Stage { position, transfer, piece } => {
+            let mut args = Vec::with_capacity(3 + 2 * piece.len());
+            args.extend([partition, name(position, *transfer), STAGED_SECONDS.into()]);
+            args.extend(pairs(piece));
+            args
+        }
+        Request::Admit { position, transfer, count: staged, time, token, stamp } => {
+            let to = Fields::header(*stamp, &position.ballot, position)?.time(*time)?.arg();
+            vec![partition, name(position, *transfer), to, decimal(*token)?.into(), count(*staged)]
+        }
+        Request::Classic(step) => {
+            let position = Fields::default().position(&step.position)?.arg();
+            let mut args = vec![partition, position, Arg::from(&*step.key)];
+            match &step.wish {
+                Wish::Look => args.push("look".into()),
+                Wish::Hold { value, ms } => args.extend(["hold".into(), Arg::from(&**value), decimal(*ms)?.into()]),
+                Wish::Drop => args.push("drop".into()),
+            }
+            args
+        }
+    })
+}
+
+fn pairs(records: &[(Bytes, Bytes)]) -> impl Iterator<Item = Arg> {
+    records.iter().flat_map(|(key, record)| [Arg::from(key), Arg::from(record)])
+}
+
+fn count(number: usize) -> Arg {
+    Arg::Uint(number as u64)
+}
+
+/// The name under which a snapshot is staged: another batch is another snapshot.
+fn name(Position { ballot, seq }: &Position, transfer: TransferId) -> Arg {
+    let server = ballot.server.0.iter().fold(0, |id: u128, byte| id << 8 | u128::from(*byte));
+    Arg::from(format!("{:x}-{server:024x}-{seq:x}-{:032x}", ballot.round, transfer.0))
+}

@@ -1,0 +1,231 @@
+//! A node as a whole: the cluster that it belongs to, and its share of each partition.
+
+use super::{
+    acceptor::{Acceptor, Incarnation, Seen},
+    ballot::{ServerId, Stamp},
+    message::{Answer, Request},
+};
+use crate::store::content::Bytes;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Names a cluster. Drawn at random when it is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClusterId(pub u128);
+
+/// What a node knows of its cluster. It does not know itself which of the members it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Mark {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The number of its partitions, which never changes.
+    pub partitions: u16,
+    /// The number of the list of members. Each replacement of a node makes a list with the next number,
+    /// and a rebuild makes two.
+    pub list: u64,
+    /// The addresses of the nodes.
+    pub members: Arc<[Arc<str>]>,
+    /// The rebuild that alone goes by this list, if there is one; servers do not. Drawn at random for each.
+    pub rebuild: Option<u64>,
+}
+
+/// What a server asks of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Ask {
+    /// Tells the node its cluster, or a newer list of it. Answers: Marked, Other, List.
+    Mark(Mark),
+    /// A request about a partition. The node carries it out only if server and node have the same list: otherwise an
+    /// old and a new list could have a majority each. Answers: OfPartition, Unmarked, Other, List.
+    OfPartition {
+        /// The cluster that the server means.
+        cluster: ClusterId,
+        /// The server's list.
+        list: u64,
+        /// The partition, from 0 on.
+        partition: u16,
+        /// The stamp of the node's next membership, should it be a stranger without one. Drawn for this request.
+        fresh: Stamp,
+        /// The request.
+        request: Request,
+    },
+    /// Fixes the prefix of classic keys, if none is fixed. Answers: Prefix, Denied, Unmarked, Other, List.
+    Prefix {
+        /// The cluster that the server means.
+        cluster: ClusterId,
+        /// The server's list.
+        list: u64,
+        /// The server's prefix; empty if it goes by none.
+        prefix: Arc<str>,
+    },
+    /// A server tells the others that it lives, and asks what they tell. Answers: Beats, Unmarked, Other, List.
+    Beat {
+        /// The cluster that the server means.
+        cluster: ClusterId,
+        /// The server's list.
+        list: u64,
+        /// The number of partitions.
+        partitions: u16,
+        /// The stamp of the next membership in each partition where the node is a stranger without one.
+        fresh: Stamp,
+        /// The server.
+        server: ServerId,
+        /// What it tells the other servers. Nodes do not look into it.
+        told: Bytes,
+        /// Servers that have been silent for long: what they told is deleted.
+        gone: Vec<ServerId>,
+    },
+}
+
+/// What the node says.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Said {
+    /// It is marked as the server wants it, now or before.
+    Marked,
+    /// The answer of its share of the partition.
+    OfPartition(Answer),
+    /// The answer to a beat.
+    Beats {
+        /// Where the node stands in each partition, by its number.
+        partitions: Vec<Seen>,
+        /// What each server told, the asking one too.
+        servers: Vec<(ServerId, Bytes)>,
+    },
+    /// The prefix that is fixed.
+    Prefix(Arc<str>),
+    /// Nothing was done: the user of the node may not run this command on classic keys.
+    Denied(Arc<str>),
+    /// Nothing was done: the node is not marked, or with an older list than the server's. It has to be marked first.
+    Unmarked,
+    /// Nothing was done: the node belongs to this other cluster.
+    Other(ClusterId),
+    /// Nothing was done: the node has this newer list. To a mark also: it has another list with the same number. Each
+    /// node takes one list of a number, so that of two replacements at a time one finds no majority.
+    List(Mark),
+}
+
+/// What a node keeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Node {
+    /// The cluster that it belongs to.
+    pub mark: Option<Mark>,
+    /// Its share of each partition that it was ever asked about.
+    pub partitions: BTreeMap<u16, Acceptor>,
+    /// What each server told with its last beat.
+    pub servers: BTreeMap<ServerId, Bytes>,
+    /// Partitions whose data somebody has damaged, and how. Nothing is done there; the others are not affected.
+    pub damaged: BTreeMap<u16, Arc<str>>,
+    /// The prefix of classic keys, once it is fixed.
+    pub prefix: Option<Arc<str>>,
+}
+
+impl Node {
+    /// A node that was never asked anything.
+    pub const fn unmarked() -> Self {
+        Self {
+            mark: None,
+            partitions: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            damaged: BTreeMap::new(),
+            prefix: None,
+        }
+    }
+
+    /// Carries out what a server asks, unless it is about a partition whose data is damaged: then the error says how.
+    /// `present` is the node's incarnation.
+    pub fn carry_out(&mut self, present: Incarnation, ask: &Ask) -> Result<Said, Arc<str>> {
+        if let Ask::OfPartition { cluster, list, partition, .. } = ask
+            && let Some(why) = self.damaged.get(partition)
+            && self.refusal(*cluster, *list).is_none()
+        {
+            return Err(Arc::clone(why));
+        }
+        Ok(self.say(present, ask))
+    }
+
+    /// The same where nothing is damaged. (A beat is answered anyway: it says where something is.)
+    pub fn say(&mut self, present: Incarnation, ask: &Ask) -> Said {
+        match ask {
+            Ask::Mark(new) => match &self.mark {
+                Some(mark) if mark.cluster != new.cluster => Said::Other(mark.cluster),
+                Some(mark) if mark == new => Said::Marked,
+                Some(mark) if mark.list >= new.list => Said::List(mark.clone()),
+                _ => {
+                    self.mark = Some(new.clone());
+                    Said::Marked
+                }
+            },
+            Ask::OfPartition { cluster, list, partition, fresh, request } => {
+                self.refusal(*cluster, *list).unwrap_or_else(|| {
+                    let acceptor = self.partitions.entry(*partition).or_default();
+                    Said::OfPartition(acceptor.answer(present, *fresh, request))
+                })
+            }
+            Ask::Prefix { cluster, list, prefix } => self
+                .refusal(*cluster, *list)
+                .unwrap_or_else(|| Said::Prefix(Arc::clone(self.prefix.get_or_insert_with(|| Arc::clone(prefix))))),
+            Ask::Beat { cluster, list, partitions, fresh, server, told, gone } => {
+                self.refusal(*cluster, *list).unwrap_or_else(|| {
+                    self.servers.retain(|server, _| !gone.contains(server));
+                    self.servers.insert(*server, told.clone());
+                    let see = |at| match self.damaged.get(&at) {
+                        Some(why) => Seen::Broken(Arc::clone(why)),
+                        None => self.partitions.entry(at).or_default().seen(present, *fresh),
+                    };
+                    let partitions = (0..*partitions).map(see).collect();
+                    Said::Beats { partitions, servers: self.servers.clone().into_iter().collect() }
+                })
+            }
+        }
+    }
+
+    /// Why a server of this cluster with this list is not served, if it is not.
+    fn refusal(&self, cluster: ClusterId, list: u64) -> Option<Said> {
+        match &self.mark {
+            Some(mark) if mark.cluster != cluster => Some(Said::Other(mark.cluster)),
+            Some(mark) if mark.list > list => Some(Said::List(mark.clone())),
+            Some(mark) if mark.list == list => None,
+            _ => Some(Said::Unmarked),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::quorum::paxos::ballot::Ballot;
+
+    fn mark(cluster: u128, list: u64) -> Mark {
+        Mark { cluster: ClusterId(cluster), partitions: 1, list, members: [].into(), rebuild: None }
+    }
+
+    fn ask(cluster: u128, list: u64) -> Ask {
+        let request = Request::Promise(Ballot::default());
+        Ask::OfPartition { cluster: ClusterId(cluster), list, partition: 0, fresh: Stamp(1), request }
+    }
+
+    #[test]
+    fn a_node_takes_one_list_of_a_number() {
+        let (mut node, present) = (Node::default(), Incarnation(1));
+        let of = |member: &str| Mark { members: [Arc::from(member)].into(), ..mark(1, 2) };
+        assert_eq!(node.say(present, &Ask::Mark(of("a"))), Said::Marked);
+        assert_eq!(node.say(present, &Ask::Mark(of("b"))), Said::List(of("a")));
+        assert_eq!(node.say(present, &Ask::Mark(of("a"))), Said::Marked);
+        assert_eq!(node.mark, Some(of("a")));
+    }
+
+    #[test]
+    fn a_node_serves_servers_with_its_own_list_only() {
+        let (mut node, present) = (Node::default(), Incarnation(1));
+        assert_eq!(node.say(present, &ask(1, 1)), Said::Unmarked);
+        assert_eq!(node.say(present, &Ask::Mark(mark(1, 1))), Said::Marked);
+        assert_eq!(node.say(present, &Ask::Mark(mark(1, 1))), Said::Marked);
+        assert_eq!(node.say(present, &ask(1, 1)), Said::OfPartition(Answer::Stranger(Stamp(1))));
+        assert_eq!(node.say(present, &ask(1, 2)), Said::Unmarked);
+        assert_eq!(node.say(present, &Ask::Mark(mark(1, 2))), Said::Marked);
+        for old in [ask(1, 1), Ask::Mark(mark(1, 1))] {
+            assert_eq!(node.say(present, &old), Said::List(mark(1, 2)));
+        }
+        for stray in [ask(2, 9), Ask::Mark(mark(2, 9))] {
+            assert_eq!(node.say(present, &stray), Said::Other(ClusterId(1)));
+        }
+    }
+}

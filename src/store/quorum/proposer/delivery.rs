@@ -1,0 +1,196 @@
+//! Where what a leader lets out goes: to calls, streams and watchers of this server, and to other servers.
+
+use super::waiters::{Carried, QueuePlace};
+use crate::{
+    domain::{
+        binding::Binding,
+        command::Outcome,
+        ids::{Call, ReplicaId, RequestId},
+        outcome::AcquireOutcome,
+        rules::Next,
+        time::StoreTime,
+    },
+    store::{
+        Notice, Notices, Timed,
+        quorum::{
+            nodes::carrier::Carrier,
+            paxos::ballot::{Ballot, ServerId},
+            rpc::{
+                messages::{Done, Frame, Refusal},
+                transport::{Courier, Replied, server_of},
+            },
+        },
+    },
+    sync::Mutex,
+};
+use std::sync::Arc;
+use tokio::{sync::oneshot, time::Instant};
+
+/// The ways out of this server.
+pub(crate) struct Delivery {
+    pub(crate) me: ServerId,
+    pub(crate) notices: Arc<dyn Notices>,
+    pub(crate) courier: Arc<Courier>,
+}
+
+impl Delivery {
+    pub(crate) fn new(me: ServerId, notices: Arc<dyn Notices>) -> Self {
+        Self { me, notices, courier: Arc::new(Courier::new()) }
+    }
+
+    /// The same, of the same server.
+    pub(crate) fn share(&self) -> Self {
+        Self { me: self.me, notices: Arc::clone(&self.notices), courier: Arc::clone(&self.courier) }
+    }
+
+    /// The ways out of a partition through which these calls wait. To be taken before the clock is read for what it is
+    /// used for.
+    pub(crate) fn exit<'a>(&'a self, carried: &'a Mutex<Carried>) -> Exit<'a> {
+        Exit { me: self.me, notices: &*self.notices, courier: &self.courier, carried, since: Instant::now() }
+    }
+
+    /// Sends what there is to other servers. Never ends.
+    pub(crate) async fn run(&self, carrier: &impl Carrier, nodes: usize) {
+        self.courier.run(self.me, carrier, nodes).await;
+    }
+
+    /// Hints and events may have been lost: calls, streams and watchers look for themselves.
+    pub(crate) fn lost(&self) {
+        self.notices.hints_lost();
+        self.notices.events_lost();
+    }
+}
+
+/// The ways out of a partition that this server leads.
+pub(crate) struct Exit<'a> {
+    pub(crate) me: ServerId,
+    pub(crate) notices: &'a dyn Notices,
+    pub(crate) courier: &'a Courier,
+    /// The calls that wait through this server.
+    pub(crate) carried: &'a Mutex<Carried>,
+    /// A moment before the clock was read for the turns that this is for: what a lease has left counts from here.
+    pub(crate) since: Instant,
+}
+
+/// Who asked, and when.
+#[derive(Debug)]
+pub(crate) enum Asker {
+    /// A caller on this server, and a moment before the turn: what a lease has left counts from there.
+    Here(oneshot::Sender<Result<Confirmed, Refusal>>, Instant),
+    /// Another server, by the number of its question.
+    There(ServerId, u64),
+}
+
+/// What a majority has.
+#[derive(Debug)]
+pub(crate) struct Confirmed {
+    pub(crate) outcome: Timed<Outcome>,
+    /// The place of a request that is queued.
+    pub(crate) place: QueuePlace,
+}
+
+impl Exit<'_> {
+    /// Whether anybody watches events.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.notices.is_watched() || self.courier.is_watched()
+    }
+
+    /// Passes a notice on to the server that it is for, or an event to all that watch.
+    pub(crate) fn notice(&self, to: Option<ReplicaId>, notice: Notice) {
+        match to.map(server_of) {
+            Some(server) if server == self.me => notice.tell(self.notices),
+            Some(server) => self.courier.notify(server, notice),
+            None => {
+                self.courier.notify_watching(&notice);
+                notice.tell(self.notices);
+            }
+        }
+    }
+
+    /// Has a server find that a notice is missing, so that all its calls that wait in partitions of this server ask
+    /// again.
+    pub(crate) fn miss(&self, server: ServerId) {
+        if server != self.me {
+            self.courier.miss(server);
+        }
+    }
+
+    /// A call with this binding that waits here and whose client can take a lock now, and the ids of its lease.
+    pub(crate) fn next(&self, request: RequestId, binding: &Binding) -> Option<Next> {
+        let attempt = binding.attempt();
+        if !self.notices.is_alive(request, attempt) {
+            return None;
+        }
+        let carried = self.carried.lock();
+        binding.calls().iter().find_map(|id| {
+            let call = Call { request, attempt, id: *id };
+            Some(Next { call, candidate: carried.get(call)?.candidate })
+        })
+    }
+
+    /// Gives a call that waits here the outcome of a claim that the leader made for it.
+    pub(crate) fn claimed(&self, call: Call, claimed: Timed<AcquireOutcome>) {
+        self.carried.lock().remove(call);
+        // If it does not wait any more, its cleanup has been posted, or will be.
+        self.notices.claimed(call, claimed);
+    }
+
+    /// Gives who asked the outcome of a turn at `now`, in the partition's time.
+    pub(crate) fn outcome(&self, asker: Asker, now: StoreTime, outcome: Outcome, place: QueuePlace) {
+        match asker {
+            // Nobody listens: the caller is gone.
+            Asker::Here(reply, sent) => {
+                drop(reply.send(Ok(Confirmed { outcome: Timed { sent, outcome }, place })));
+            }
+            Asker::There(server, number) => {
+                self.reply(
+                    server,
+                    number,
+                    (now, Ok(Done::Outcome { outcome, place: place.number, ahead: place.ahead })),
+                );
+            }
+        }
+    }
+
+    /// Tells who asked why there is no outcome.
+    pub(crate) fn refuse(&self, asker: Asker, now: StoreTime, why: Refusal) {
+        match asker {
+            Asker::Here(reply, _) => drop(reply.send(Err(why))),
+            Asker::There(server, number) => self.reply(server, number, (now, Err(why))),
+        }
+    }
+
+    /// Replies to a question of another server.
+    pub(crate) fn reply(&self, server: ServerId, number: u64, (now, result): Replied) {
+        self.courier.send(server, Frame::Reply { number, now, result });
+    }
+
+    /// Tells a server what became of a call that it presented.
+    pub(crate) fn presented(
+        &self,
+        server: ServerId,
+        (partition, ballot): (u16, Ballot),
+        (call, outcome, place): (Call, AcquireOutcome, u64),
+    ) {
+        if server == self.me {
+            self.settle_presented(ballot, call, outcome, place);
+        } else {
+            self.courier.send(server, Frame::Presented { partition, ballot, outcomes: vec![(call, outcome, place)] });
+        }
+    }
+
+    /// Takes what became of a call that this server presented to the leader with this ballot.
+    pub(crate) fn settle_presented(&self, ballot: Ballot, call: Call, outcome: AcquireOutcome, place: u64) {
+        let mut carried = self.carried.lock();
+        // What an older leader says does not count: the call is presented to its successor.
+        let Some(sent) = carried.presented_at(call, ballot) else { return };
+        if outcome == AcquireOutcome::Queued {
+            carried.queued_again(call, (ballot, place));
+        } else {
+            carried.remove(call);
+            drop(carried);
+            // If it does not wait any more, its cleanup has been posted, or will be.
+            self.notices.claimed(call, Timed { sent, outcome });
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What follows a step or a batch: keys that are to say something else, and locks that are polled.
+
+use super::{Bridge, KeyState, Lead, Wish, Work, wishes};
+use crate::{
+    domain::{name::LockName, time::StoreTime},
+    store::quorum::proposer::delivery::Exit,
+};
+use std::{collections::VecDeque, time::Duration};
+
+/// How often it is looked whether a classic client still has a lock that somebody waits for.
+const POLL_PERIOD: Duration = Duration::from_secs(1);
+/// With so many steps under way no key is settled: commands come first.
+const SETTLED_AT_A_TIME: usize = 64;
+
+impl Lead {
+    /// The lock's last turn left no lease, and a majority has its batch.
+    pub(in crate::store::quorum::proposer::leading) fn settle_later(&mut self, name: LockName, hash: u64) {
+        if let Some(bridge) = &mut self.bridge {
+            bridge.due.push_back((name, hash));
+        }
+    }
+
+    pub(super) fn settle_due(&mut self, now: StoreTime) {
+        while let Some(bridge) = self.bridge.as_mut().filter(|bridge| bridge.under_way.len() < SETTLED_AT_A_TIME)
+            && let Some(due) = bridge.due.pop_front()
+        {
+            self.step_alone(due, Work::Settle, now);
+        }
+    }
+
+    /// Begins the step that this work needs, if it needs one. If another one is under way, the key is settled after it.
+    fn step_alone(&mut self, (name, hash): (LockName, u64), work: Work, now: StoreTime) {
+        let Some(bridge) = &mut self.bridge else { return };
+        if let Some(lane) = bridge.lanes.get_mut(&name) {
+            lane.is_due = true;
+            return;
+        }
+        if let Some(wish) = self.wish((&name, hash), &work, now) {
+            self.begin_step((name, hash), wish, (work, VecDeque::new()), now);
+        }
+    }
+
+    /// After a step and its turn: whether the key says what the lock says, and whether the lock is to be polled.
+    pub(super) fn after_step(
+        &mut self,
+        (name, hash): (&LockName, u64),
+        wish: &Wish,
+        state: Result<KeyState, ()>,
+        now: StoreTime,
+    ) {
+        let time = self.time.at(now);
+        let lock = self.locks.find(name, hash).map(|slot| &slot.lock);
+        let is_wanted = wishes::is_wanted(lock, time);
+        let is_wrong = match wish {
+            Wish::Hold { value, .. } if matches!(state, Ok(KeyState::Ours)) => !wishes::is_right(value, lock, time),
+            _ => false,
+        };
+        if let Some(bridge) = self.bridge.as_mut().filter(|_| !is_wanted) {
+            bridge.theirs.remove(name);
+        }
+        if is_wrong {
+            self.settle_after_batch((name, hash), now);
+        }
+    }
+
+    /// Looks whether classic clients still have what somebody waits for.
+    pub(in crate::store::quorum::proposer::leading) fn poll_classic(&mut self, now: StoreTime) {
+        let is_due = |bridge: &&mut Box<Bridge>| now.since(bridge.polled_at) >= POLL_PERIOD;
+        let Some(bridge) = self.bridge.as_mut().filter(is_due) else { return };
+        bridge.polled_at = now;
+        let polled: Vec<(LockName, u64)> = bridge.theirs.iter().map(|(name, it)| (name.clone(), it.hash)).collect();
+        for (name, hash) in polled {
+            if self.wish((&name, hash), &Work::Poll, now).is_some() {
+                self.step_alone((name, hash), Work::Poll, now);
+            } else if let Some(bridge) = &mut self.bridge {
+                bridge.theirs.remove(&name);
+            }
+        }
+    }
+
+    /// Takes the lock's classic client into account, if there is one, or offers the lock.
+    pub(super) fn apply_time_to(&mut self, (name, hash): (&LockName, u64), now: StoreTime, exit: &Exit<'_>) {
+        // A lock without state is not made for this.
+        if self.locks.find(name, hash).is_some() {
+            self.begin_turn(now);
+            self.apply_time(name, hash, now, exit);
+        }
+    }
+}

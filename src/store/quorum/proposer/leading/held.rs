@@ -1,0 +1,81 @@
+//! What turns hold back until a majority has their batch.
+
+use super::Lead;
+use crate::{
+    domain::{
+        command::Outcome,
+        ids::{Call, ReplicaId},
+        name::LockName,
+        outcome::AcquireOutcome,
+        time::StoreTime,
+    },
+    store::{
+        Notice, Timed,
+        quorum::{
+            paxos::ballot::ServerId,
+            proposer::{
+                delivery::{Asker, Exit},
+                waiters::QueuePlace,
+            },
+            rpc::messages::{Done, Refusal},
+        },
+    },
+};
+use tokio::{sync::oneshot, time::Instant};
+
+/// A batch that no majority has yet, as far as this server knows.
+pub(super) struct Written {
+    pub(super) seq: u64,
+    /// When it was written.
+    pub(super) at: Instant,
+    pub(super) held: Vec<Held>,
+}
+
+/// Held back until a majority has the batch of its turn. Nothing else makes answers safe, reads and refusals too: no
+/// lease of the lead, and no clock. A `Key` is that of the lock with this name and its hash: it is to say then what the
+/// lock says.
+pub(super) enum Held {
+    Outcome { asker: Asker, now: StoreTime, outcome: Outcome, place: QueuePlace },
+    Claimed { call: Call, claimed: Box<Timed<AcquireOutcome>> },
+    Presented { server: ServerId, call: Call, outcome: AcquireOutcome, place: u64 },
+    Page { server: ServerId, number: u64, now: StoreTime, page: Box<Done> },
+    Read(oneshot::Sender<()>),
+    Notice(Option<ReplicaId>, Notice),
+    Key(LockName, u64),
+}
+
+impl Lead {
+    pub(super) fn let_out(&mut self, held: Held, exit: &Exit<'_>) {
+        match held {
+            Held::Outcome { asker, now, outcome, place } => exit.outcome(asker, now, outcome, place),
+            Held::Claimed { call, claimed } => exit.claimed(call, *claimed),
+            Held::Presented { server, call, outcome, place } => {
+                exit.presented(server, (self.partition, self.ballot), (call, outcome, place));
+            }
+            Held::Page { server, number, now, page } => exit.reply(server, number, (now, Ok(*page))),
+            // Nobody listens: the caller is gone.
+            Held::Read(reply) => drop(reply.send(())),
+            Held::Notice(to, notice) => exit.notice(to, notice),
+            Held::Key(name, hash) => self.settle_later(name, hash),
+        }
+    }
+
+    /// This server leads no more. The outcome of what was not let out is unknown; what waited behind was not begun.
+    pub(crate) fn refuse_held(&mut self, now: StoreTime, exit: &Exit<'_>) {
+        let time = self.time.at(now);
+        for held in self.written.drain(..).flat_map(|batch| batch.held).chain(self.open.drain(..)) {
+            match held {
+                Held::Outcome { asker, now, .. } => exit.refuse(asker, now, Refusal::Deposed),
+                Held::Page { server, number, now, .. } => exit.reply(server, number, (now, Err(Refusal::Deposed))),
+                // A call that waits is presented to the next leader.
+                Held::Claimed { .. } | Held::Presented { .. } | Held::Read(_) | Held::Notice(..) | Held::Key(..) => {}
+            }
+        }
+        if let Some(bridge) = &mut self.bridge {
+            bridge.refuse(time, exit);
+        }
+        for job in self.behind.drain(..) {
+            exit.refuse(job.asker, time, Refusal::NotLeader);
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Turns of the rules, in memory. What they cause is held back, but for hints.
+
+use super::{
+    Held, Lead,
+    bridge::{Bridge, Work},
+};
+use crate::{
+    domain::{
+        binding::Binding,
+        command::{Acquire, Command, Effect, Effects, Outcome},
+        ids::{ReplicaId, RequestId},
+        name::LockName,
+        outcome::{AcquireOutcome, LockView},
+        replicas::Replicas,
+        rules::{Lock, Turn},
+        time::StoreTime,
+        token::Sequencer,
+    },
+    store::{
+        Notice, Timed,
+        partition::{Outbox, Partition, Slot},
+        quorum::{
+            paxos::ballot::ServerId,
+            proposer::{
+                delivery::{Asker, Exit},
+                waiters::QueuePlace,
+            },
+            rpc::{messages::Refusal, transport::replica_of},
+        },
+        reason_of,
+    },
+};
+use std::collections::BTreeSet;
+
+/// A command on its way to its turn.
+pub(crate) struct Job {
+    pub(crate) name: LockName,
+    /// That of the name.
+    pub(crate) hash: u64,
+    pub(crate) command: Command,
+    /// The server that sent it.
+    pub(crate) from: ServerId,
+    /// The partition's time after which it is not begun.
+    pub(crate) not_after: StoreTime,
+    pub(crate) asker: Asker,
+}
+
+/// Due locks that are handled in one turn of the task: about 50 µs of work.
+const DUE_PER_TURN: usize = 128;
+/// Slots of locks in which one turn of the task looks for waiters of servers that are gone. A batch takes the changes
+/// of as many.
+const SLOTS_PER_SWEEP: usize = 256;
+/// Commands that wait behind waiters that are gathered, at most.
+const BEHIND_MAX: usize = 65_536;
+
+impl Lead {
+    /// Carries a command out in memory, or has it wait for waiters that come before it. Its outcome goes to who asked
+    /// when a majority has it; if this server loses the lead before, the outcome is unknown.
+    pub(crate) fn submit(&mut self, job: Job, now: StoreTime, exit: &Exit<'_>) {
+        // All that asks for the lock or ends a wait: of a request that is to be queued again, nothing is known yet.
+        let comes_behind = matches!(
+            job.command,
+            Command::Acquire(_)
+                | Command::Claim(..)
+                | Command::GiveUp(_)
+                | Command::DropCall(_)
+                | Command::Decline { .. }
+        );
+        if self.gathering.is_none() || !comes_behind {
+            self.run(job, now, exit);
+        } else if self.behind.len() < BEHIND_MAX {
+            self.behind.push(job);
+        } else {
+            exit.refuse(job.asker, self.time.at(now), Refusal::Overloaded);
+        }
+    }
+
+    pub(super) fn run(&mut self, job: Job, now: StoreTime, exit: &Exit<'_>) {
+        if self.bridge.is_some() {
+            let (name, hash) = (job.name.clone(), job.hash);
+            return self.enter((&name, hash), Work::Run(job), now, exit);
+        }
+        self.run_now(job, now, exit);
+    }
+
+    pub(super) fn run_now(&mut self, job: Job, now: StoreTime, exit: &Exit<'_>) {
+        let Job { name, hash, command, from, not_after, asker } = job;
+        let time = self.time.at(now);
+        if not_after < time {
+            return exit.refuse(asker, time, Refusal::TooLate);
+        }
+        self.hear_from(from, now, exit);
+        self.begin_turn(now);
+        let call = match &command {
+            Command::Acquire(acquire) => Some(acquire.call),
+            Command::Claim(call, _) => Some(*call),
+            _ => None,
+        };
+        let outcome = if command == Command::View {
+            let idle = Lock::default();
+            let view = self.locks.find(&name, hash).map_or(&idle, |slot| &slot.lock).view(time);
+            let classic = self.bridge.as_ref().and_then(|bridge| bridge.hold(&name));
+            let current = view.current.filter(|_| classic.is_none());
+            Box::new(LockView { current, classic, ..view }).into()
+        } else {
+            self.turn((&name, hash), command, (from, time), exit)
+        };
+        let mut place = QueuePlace { ballot: self.ballot, number: 0, ahead: 0 };
+        if let (Some(call), Outcome::Acquire(AcquireOutcome::Queued)) = (call, &outcome) {
+            place.number = self.place(&name, hash, call.request);
+            place.ahead = self.ahead(&name, hash, call).unwrap_or_default();
+        }
+        self.open.push(Held::Outcome { asker, now: time, outcome, place });
+    }
+
+    pub(super) fn turn(
+        &mut self,
+        (name, hash): (&LockName, u64),
+        command: Command,
+        (from, now): (ServerId, StoreTime),
+        exit: &Exit<'_>,
+    ) -> Outcome {
+        let reason = reason_of(&command);
+        let (locks, mut turns) = self.turns_of(from, now, exit);
+        let turn = |slot: &mut Slot<_>, sequencer: &mut Sequencer| {
+            turns.run(slot, sequencer, &reason, |turn| turn.run(command))
+        };
+        let outcome = locks.with_lock(name, hash, turn);
+        if outcome == Outcome::Acquire(AcquireOutcome::Queued) && from != self.ballot.server {
+            self.carriers.insert(from);
+        }
+        outcome
+    }
+
+    /// A turn that keeps the place of a call that was dropped at a leader before.
+    pub(super) fn keep_place(
+        &mut self,
+        (name, hash): (&LockName, u64),
+        acquire: Acquire,
+        (from, now): (ServerId, StoreTime),
+        exit: &Exit<'_>,
+    ) -> AcquireOutcome {
+        let (locks, mut turns) = self.turns_of(from, now, exit);
+        locks.with_lock(name, hash, |slot, sequencer| turns.run(slot, sequencer, "", |turn| turn.keep_place(acquire)))
+    }
+
+    /// The locks, and what runs turns on them for a server, at `now` in the partition's time.
+    fn turns_of<'a>(
+        &'a mut self,
+        from: ServerId,
+        now: StoreTime,
+        exit: &'a Exit<'a>,
+    ) -> (&'a mut Partition<Outbox>, Turns<'a>) {
+        let turns = Turns {
+            now,
+            replica: replica_of(from),
+            replicas: &self.replicas,
+            carriers: &self.carriers,
+            waiters_max: self.waiters_max,
+            open: &mut self.open,
+            bridge: self.bridge.as_deref(),
+            exit,
+        };
+        (&mut self.locks, turns)
+    }
+
+    /// A turn of a lock that only applies the time.
+    pub(super) fn apply_time(&mut self, name: &LockName, hash: u64, now: StoreTime, exit: &Exit<'_>) {
+        let (locks, mut turns) = self.turns_of(self.ballot.server, self.time.at(now), exit);
+        locks.with_lock(name, hash, |slot, sequencer| turns.run(slot, sequencer, "", |turn| turn.apply_time()));
+    }
+
+    /// A turn that may change something begins.
+    pub(super) fn begin_turn(&mut self, now: StoreTime) {
+        if self.locks.is_batch_full() {
+            self.write(now);
+        }
+        self.open_at(now);
+    }
+
+    /// Applies the time to locks that are due, a bounded number of them. Returns whether more may be due.
+    pub(crate) fn apply_due_timers(&mut self, now: StoreTime, exit: &Exit<'_>) -> bool {
+        if self.hands_over.is_some() {
+            return false;
+        }
+        if self.bridge.is_some() {
+            self.poll_classic(now);
+        }
+        for _ in 0..DUE_PER_TURN {
+            self.begin_turn(now);
+            let time = self.time.at(now);
+            let (locks, mut turns) = self.turns_of(self.ballot.server, time, exit);
+            let turn = |slot: &mut Slot<_>, sequencer: &mut Sequencer| {
+                turns.run(slot, sequencer, "", |turn| turn.apply_time());
+            };
+            if locks.with_next_due(time, turn).is_none() {
+                return self.sweep(now, exit);
+            }
+        }
+        true
+    }
+
+    /// Deletes waiters of servers that are gone, in a bounded number of slots. Returns whether there are more.
+    fn sweep(&mut self, now: StoreTime, exit: &Exit<'_>) -> bool {
+        let Some(from) = self.sweeps_from else { return false };
+        self.begin_turn(now);
+        let (locks, mut turns) = self.turns_of(self.ballot.server, self.time.at(now), exit);
+        self.sweeps_from = locks.with_waited_for(from, SLOTS_PER_SWEEP, |slot, sequencer| {
+            turns.run(slot, sequencer, "", |turn| turn.apply_time());
+        });
+        self.sweeps_from.is_some()
+    }
+}
+
+/// Runs the rules, and holds back what they cause, but for hints.
+struct Turns<'a> {
+    now: StoreTime,
+    /// The server that sent the command.
+    replica: ReplicaId,
+    replicas: &'a Replicas,
+    /// Other servers through which calls wait.
+    carriers: &'a BTreeSet<ServerId>,
+    waiters_max: usize,
+    open: &'a mut Vec<Held>,
+    bridge: Option<&'a Bridge>,
+    exit: &'a Exit<'a>,
+}
+
+impl Turns<'_> {
+    fn run<N, R>(
+        &mut self,
+        slot: &mut Slot<N>,
+        sequencer: &mut Sequencer,
+        reason: &str,
+        act: impl FnOnce(&mut Turn<'_>) -> R,
+    ) -> R {
+        let mut effects = Effects::new();
+        let key = self.bridge.map(|_| (slot.lock.lease().map(|lease| lease.token), slot.lock.offered_until()));
+        let classic = self.bridge.and_then(|bridge| bridge.hold(&slot.name));
+        let offered = slot.lock.offered();
+        let mut turn = Turn {
+            lock: &mut slot.lock,
+            sequencer,
+            effects: &mut effects,
+            now: self.now,
+            replica: self.replica,
+            replicas: self.replicas,
+            waiters_max: self.waiters_max,
+            classic,
+        };
+        let outcome = act(&mut turn);
+        // What is offered to a call that waits at this server is claimed at once, so the hand-off is one batch.
+        let next = |request, binding: &Binding| self.exit.next(request, binding);
+        // A claim at a lock that is shared with classic clients comes after a step of its own.
+        if self.bridge.is_none()
+            && let Some((call, outcome)) = turn.claim_offered(replica_of(self.exit.me), next)
+        {
+            let claimed = Box::new(Timed { sent: self.exit.since, outcome });
+            self.open.push(Held::Claimed { call, claimed });
+        }
+        if let Some(before) = key
+            && slot.lock.lease().is_none()
+            && before != (None, slot.lock.offered_until())
+        {
+            self.open.push(Held::Key(slot.name.clone(), slot.hash()));
+        }
+        let shared =
+            slot.lock.lease().filter(|lease| lease.binding.calls().len() > 1 && effects.contains(&Effect::Granted));
+        let shared = shared.map(|lease| (lease.request, lease.binding.attempt()));
+        let is_watched = self.exit.is_watched();
+        let of_classic = self.bridge.filter(|_| classic.is_some()).map(|bridge| bridge.reason(&slot.name));
+        let reason = of_classic.as_deref().unwrap_or(reason);
+        Notice::of(effects, &slot.name, &slot.lock, reason, is_watched, |to, notice| match notice {
+            // It promises nothing: the call claims, and the answer to that is held back. So a claim
+            // through another server need not wait until this batch is acknowledged.
+            Notice::LookAgain(..) => self.exit.notice(to, notice),
+            _ => self.open.push(Held::Notice(to, notice)),
+        });
+        // Only the server of its newest call was offered the lock; a call of it may live at another one, and claims.
+        if let Some((request, (attempt, asked))) =
+            offered.and_then(|request| Some((request, slot.lock.skipped(request)?)))
+        {
+            self.tell_all(request, attempt, Some(asked));
+        }
+        // One call of the attempt got the lease. The others, here or at another server, wait for the same, or that one
+        // may just be gone.
+        if let Some((request, attempt)) = shared {
+            self.tell_all(request, attempt, None);
+        }
+        outcome
+    }
+
+    /// Has the calls of an attempt ask again, at all servers through which calls wait, `but` for one.
+    fn tell_all(&self, request: RequestId, attempt: u32, but: Option<ReplicaId>) {
+        let servers = self.carriers.iter().copied().chain([self.exit.me]).map(replica_of);
+        for server in servers.filter(|server| Some(*server) != but) {
+            self.exit.notice(Some(server), Notice::LookAgain(request, attempt));
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! A server's part in one partition: it stands by, asks for the lead, or leads. Pure but for the answers that it gives.
+
+mod memory;
+
+pub(crate) use memory::Begun;
+
+use super::place::Place;
+use super::{delivery::Exit, leading::Lead};
+use crate::{
+    domain::time::StoreTime,
+    store::{
+        partition::Renewals,
+        quorum::{
+            paxos::{
+                ballot::{Ballot, Position, ServerId, TransferId},
+                candidate::{Candidate, Question, Step},
+                leader::{Heard, Origin, Purpose},
+                message::{Answer, Request},
+            },
+            rpc::messages::LastEnds,
+        },
+    },
+};
+use memory::Memory;
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+use tokio::time::Instant;
+
+/// How long an attempt to lead goes on without an answer that brings it forward. Then the next one begins, which also
+/// asks the nodes again whose answers were lost.
+pub(super) const ATTEMPT_SILENCE_MAX: Duration = Duration::from_secs(1);
+
+/// How long a server leaves a partition alone that it cannot read. Each attempt ends the lead of another server, which
+/// may be of a version that can, and reads all of the partition.
+const UNREADABLE_PAUSE: Duration = Duration::from_secs(10);
+
+/// The pause before a node is asked again that could not carry out a request.
+const BROKEN_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a request is for. It comes back with the answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tag {
+    /// The ballot of the candidate or leader. Answers to an earlier one are not heard.
+    ballot: Ballot,
+    cause: Cause,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Cause {
+    Question(Question),
+    Purpose(Purpose),
+}
+
+/// What a server is in a partition.
+pub(crate) struct Share {
+    partition: u16,
+    me: ServerId,
+    nodes: usize,
+    waiters_max: usize,
+    /// The highest ballot that was seen. The next attempt has a higher one.
+    highest: Ballot,
+    /// Since when each node could not carry out a request, if so. It is asked again after [`BROKEN_PAUSE`].
+    broken: Vec<Option<StoreTime>>,
+    role: Role,
+    /// With one node.
+    memory: Option<Memory>,
+    /// If locks are shared with classic clients: what the keys of these begin with.
+    prefix: Option<Arc<str>>,
+}
+
+enum Role {
+    StandsBy,
+    Asks(Box<Asking>),
+    Leads(Box<Lead>),
+}
+
+/// An attempt to lead.
+struct Asking {
+    ballot: Ballot,
+    candidate: Candidate,
+    /// What is not sent yet, by node.
+    questions: Vec<VecDeque<(Question, Request)>>,
+    /// When the second promises of a majority had come, on this server's clock.
+    frozen_at: Option<StoreTime>,
+    /// When it is given up.
+    until: StoreTime,
+    /// The ends of leases that the leader before told when it handed over, and the batch they are as of.
+    ends: Option<(Position, Renewals)>,
+}
+
+impl Share {
+    /// Stands by.
+    pub(crate) fn new(partition: u16, me: ServerId, nodes: usize, waiters_max: usize) -> Self {
+        let (highest, broken) = (Ballot::default(), vec![None; nodes]);
+        let memory = (nodes == 1).then(|| Memory::new(me));
+        Self { partition, me, nodes, waiters_max, highest, broken, role: Role::StandsBy, memory, prefix: None }
+    }
+
+    /// Shares the locks with classic clients, whose keys begin with this.
+    pub(crate) fn beside_classic(&mut self, prefix: &Arc<str>) {
+        self.prefix = Some(Arc::clone(prefix));
+    }
+
+    /// Stands by among other nodes, of which there are as many. It is the same server, so it uses no ballot again.
+    pub(crate) fn among_others(&self) -> Self {
+        let (highest, prefix) = (self.highest, self.prefix.clone());
+        Self { highest, prefix, ..Self::new(self.partition, self.me, self.nodes, self.waiters_max) }
+    }
+
+    /// The lead, if this server has it.
+    pub(crate) fn lead(&mut self) -> Option<&mut Lead> {
+        match &mut self.role {
+            Role::Leads(lead) => Some(lead),
+            Role::StandsBy | Role::Asks(_) => None,
+        }
+    }
+
+    /// Asks for the lead, unless it leads or asks already, with a ballot above this one that others have seen.
+    pub(crate) fn ask(&mut self, seen: Ballot, now: StoreTime) {
+        match &self.role {
+            Role::Asks(asking) if now < asking.until => return,
+            Role::Leads(_) => return,
+            Role::Asks(_) | Role::StandsBy => {}
+        }
+        let seen_alone = self.memory.as_ref().map(|memory| memory.alone.highest());
+        let ballot = self.next_ballot(seen.max(seen_alone.unwrap_or_default()));
+        self.begin(ballot, Candidate::new(ballot, self.nodes), now);
+    }
+
+    /// Asks for the lead that a leader hands over, which told the ends of leases.
+    pub(crate) fn take_over(&mut self, ballot: Ballot, ends: Option<LastEnds>, now: StoreTime) {
+        self.ask(ballot, now);
+        if let Role::Asks(asking) = &mut self.role {
+            let known =
+                |LastEnds { seq, ends }| (Position { ballot, seq }, Renewals::Known(ends.into_iter().collect()));
+            asking.ends = ends.map(known);
+        }
+    }
+
+    /// Begins an attempt. Another one ends.
+    fn begin(&mut self, ballot: Ballot, (candidate, step): (Candidate, Step), now: StoreTime) {
+        let (questions, until) = (vec![VecDeque::new(); self.nodes], now.after(ATTEMPT_SILENCE_MAX));
+        let mut asking = Asking { ballot, candidate, questions, frozen_at: None, until, ends: None };
+        if let Step::Send(requests) = step {
+            asking.queue(requests, now);
+        }
+        self.role = Role::Asks(Box::new(asking));
+    }
+
+    /// A ballot that was never used, above this one and all that were seen.
+    fn next_ballot(&mut self, above: Ballot) -> Ballot {
+        self.highest = self.highest.max(above);
+        let ballot = Ballot { round: self.highest.round.saturating_add(1), server: self.me };
+        self.highest = ballot;
+        ballot
+    }
+
+    /// Whether there may be a request for this node, at about this time.
+    pub(crate) fn may_have_next(&self, node: usize, now: StoreTime) -> bool {
+        match &self.role {
+            Role::StandsBy => false,
+            Role::Asks(_) => true,
+            Role::Leads(lead) => lead.may_have_next(node, now),
+        }
+    }
+
+    /// The next request for this node, until there is none. `transfer` was never used.
+    pub(crate) fn next(
+        &mut self,
+        node: usize,
+        now: StoreTime,
+        transfer: impl FnOnce() -> TransferId,
+    ) -> Option<(Tag, Request)> {
+        if self.broken[node].is_some() {
+            return None;
+        }
+        match &mut self.role {
+            Role::StandsBy => None,
+            Role::Asks(asking) => {
+                let (question, request) = asking.questions[node].pop_front()?;
+                Some((Tag { ballot: asking.ballot, cause: Cause::Question(question) }, request))
+            }
+            Role::Leads(lead) => {
+                let (purpose, request) = lead.next(node, now, transfer)?;
+                Some((Tag { ballot: lead.ballot(), cause: Cause::Purpose(purpose) }, request))
+            }
+        }
+    }
+
+    /// Takes a node's answer. True if by this the server leads: then no command may come before the waiters of the
+    /// leaders before ([`Lead::gather`]).
+    pub(crate) fn answered(&mut self, node: usize, tag: Tag, answer: Answer, now: StoreTime, exit: &Exit<'_>) -> bool {
+        if let Answer::No(promised) = answer {
+            self.highest = self.highest.max(promised);
+        }
+        match (&mut self.role, tag.cause) {
+            (Role::Asks(asking), Cause::Question(question)) if asking.ballot == tag.ballot => {
+                match asking.candidate.answered(node, question, answer) {
+                    Step::Wait => {}
+                    Step::Send(requests) => {
+                        // A large partition is read in many pieces.
+                        asking.until = now.after(ATTEMPT_SILENCE_MAX);
+                        asking.queue(requests, now);
+                    }
+                    Step::GiveUp(higher) => {
+                        self.highest = self.highest.max(higher);
+                        self.role = Role::StandsBy;
+                    }
+                    Step::Lead { leader, content } => {
+                        let frozen_at = asking.frozen_at.unwrap_or(now);
+                        let times = [frozen_at, now];
+                        let (of, max) = ((self.partition, tag.ballot), self.waiters_max);
+                        // Ends as of another batch are not used: the leader before went on, and may have renewed
+                        // leases.
+                        // mutant: ends as of another batch
+                        let as_of = |(at, _): &(Position, Renewals)| leader.origin() == Origin::Read(*at);
+                        let renewals = asking.ends.take().filter(as_of).map(|(_, renewals)| renewals);
+                        let content = (content, renewals.as_ref().unwrap_or(&Renewals::MayBeMissing));
+                        match Lead::new(of, *leader, content, times, max, Place::hash_of) {
+                            Ok(lead) => {
+                                let lead = lead.beside_classic(self.prefix.as_ref());
+                                if let Some(memory) = &mut self.memory {
+                                    memory.begins(&lead, now);
+                                }
+                                self.role = Role::Leads(Box::new(lead));
+                                return true;
+                            }
+                            Err(why) => {
+                                tracing::error!(%why, "this server cannot read a partition, and does not lead it");
+                                // This attempt goes on without a question.
+                                asking.until = now.after(UNREADABLE_PAUSE);
+                            }
+                        }
+                    }
+                }
+            }
+            (Role::Leads(lead), Cause::Purpose(purpose)) if lead.ballot() == tag.ballot => {
+                match lead.heard(node, purpose, answer, now, exit) {
+                    Heard::Leads => return false,
+                    Heard::Deposed(higher) => self.highest = self.highest.max(higher),
+                    // Somebody raised the sequencer by hand: the next attempt reads it.
+                    Heard::Raised(_) => {}
+                }
+                self.lose_lead(now, exit);
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// Whether it asks for the lead.
+    pub(crate) fn asks(&self, now: StoreTime) -> bool {
+        matches!(&self.role, Role::Asks(asking) if now < asking.until)
+    }
+
+    /// Leads no more if another server does, to which it hands over. Whether it gave way.
+    pub(crate) fn gives_way(&mut self, to: Ballot, now: StoreTime, exit: &Exit<'_>) -> bool {
+        let gives_way = self.lead().is_some_and(|lead| lead.hands_over() && lead.ballot() < to);
+        if gives_way {
+            self.lose_lead(now, exit);
+        }
+        gives_way
+    }
+
+    /// Leads no more, and asks for nothing.
+    pub(crate) fn resign(&mut self, now: StoreTime, exit: &Exit<'_>) {
+        if let Role::Leads(mut lead) = std::mem::replace(&mut self.role, Role::StandsBy) {
+            exit.carried.lock().keep(lead.kept_places(), Instant::now());
+            match &mut self.memory {
+                Some(memory) => memory.keep(lead, now, exit),
+                None => lead.refuse_held(now, exit),
+            }
+        }
+    }
+
+    /// Leads no more, and does not know what the next leader tells before this server hears of it.
+    fn lose_lead(&mut self, now: StoreTime, exit: &Exit<'_>) {
+        self.resign(now, exit);
+        exit.notices.hints_lost();
+        exit.notices.events_lost();
+    }
+
+    /// A node could not carry out a request, because its data of the partition is damaged, or because it may not. It is
+    /// asked again after a pause: an operator may have mended it. True if that is new.
+    pub(crate) fn breaks(&mut self, node: usize, now: StoreTime) -> bool {
+        self.broken[node].replace(now).is_none()
+    }
+
+    /// Asks nodes again that could not carry out a request a while ago.
+    pub(crate) fn retry_broken(&mut self, now: StoreTime) {
+        for node in 0..self.nodes {
+            if self.broken[node].is_some_and(|since| now.since(since) >= BROKEN_PAUSE) {
+                self.reconnected(node);
+            }
+        }
+    }
+
+    /// A connection to the node was made: what was sent before may not have arrived.
+    pub(crate) fn reconnected(&mut self, node: usize) {
+        self.broken[node] = None;
+        if let Role::Leads(lead) = &mut self.role {
+            lead.reconnected(node);
+        }
+    }
+}
+
+impl Asking {
+    fn queue(&mut self, requests: Vec<(usize, Question, Request)>, now: StoreTime) {
+        for (node, question, request) in requests {
+            if question == Question::Read {
+                self.frozen_at.get_or_insert(now);
+            }
+            self.questions[node].push_back((question, request));
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Random frames of all kinds.
+
+use crate::store::quorum::paxos::ballot::Stamp;
+use crate::{
+    domain::{
+        command::{Acquire, Candidate, Command, Outcome},
+        ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
+        limits::REASON_BYTES_MAX,
+        name::Reason,
+        outcome::{
+            AcquireOutcome, ClassicHold, Contention, Fate, Gone, Grant, HolderView, LockView, ReleaseOutcome,
+            RenewOutcome, Renewed, RevokeOutcome,
+        },
+    },
+    store::{
+        Event, EventKind, Notice,
+        fields::values::{
+            some_end, some_holder, some_id, some_lock_name, some_metadata, some_span, some_terms, some_time, some_token,
+        },
+        quorum::rpc::messages::*,
+    },
+};
+use proptest::{collection::vec, option, prelude::*};
+
+pub(super) fn some_server() -> impl Strategy<Value = ServerId> {
+    any::<[u8; 12]>().prop_map(ServerId)
+}
+
+pub(super) fn some_ballot() -> impl Strategy<Value = Ballot> {
+    (any::<u64>(), some_server()).prop_map(|(round, server)| Ballot { round, server })
+}
+
+fn some_call() -> impl Strategy<Value = Call> {
+    (some_id(), any::<u32>(), any::<u64>()).prop_map(|(request, attempt, id)| Call {
+        request: RequestId(request),
+        attempt,
+        id: CallId(id),
+    })
+}
+
+fn some_lease_id() -> impl Strategy<Value = LeaseId> {
+    some_id().prop_map(LeaseId)
+}
+
+fn some_attachment() -> impl Strategy<Value = AttachmentId> {
+    some_id().prop_map(AttachmentId)
+}
+
+fn some_candidate() -> impl Strategy<Value = Candidate> {
+    (some_lease_id(), some_id(), option::of(some_attachment())).prop_map(|(lease_id, grant_id, attachment)| Candidate {
+        lease_id,
+        grant_id: GrantId(grant_id),
+        attachment,
+    })
+}
+
+fn some_acquire() -> impl Strategy<Value = Acquire> {
+    (some_call(), some_terms(), any::<bool>(), some_candidate()).prop_map(|(call, terms, wait, candidate)| Acquire {
+        call,
+        terms,
+        wait,
+        candidate,
+    })
+}
+
+fn some_reason() -> impl Strategy<Value = Reason> {
+    "\\PC{1,30}".prop_filter_map("no reason", |reason| Reason::new(reason).ok())
+}
+
+fn some_command() -> impl Strategy<Value = Command> {
+    let attached = || (some_lease_id(), some_attachment());
+    prop_oneof![
+        some_acquire().prop_map(Command::Acquire),
+        (some_call(), some_candidate()).prop_map(|(call, candidate)| Command::Claim(call, candidate)),
+        some_call().prop_map(Command::GiveUp),
+        some_call().prop_map(Command::DropCall),
+        (some_id(), any::<u32>())
+            .prop_map(|(request, attempt)| Command::Decline { request: RequestId(request), attempt }),
+        some_lease_id().prop_map(Command::Release),
+        (some_lease_id(), option::of(some_span())).prop_map(|(lease_id, ttl)| Command::Renew { lease_id, ttl }),
+        attached().prop_map(|(lease_id, attachment)| Command::RenewKept(lease_id, attachment)),
+        (attached(), any::<u32>()).prop_map(|((lease_id, attachment), attempt)| Command::Attach {
+            lease_id,
+            attempt,
+            attachment
+        }),
+        attached().prop_map(|(lease_id, attachment)| Command::Detach(lease_id, attachment)),
+        attached().prop_map(|(lease_id, attachment)| Command::Disconnect(lease_id, attachment)),
+        (some_token(), some_reason()).prop_map(|(expected, reason)| Command::ForceRelease { expected, reason }),
+        Just(Command::View),
+    ]
+}
+
+fn some_holder_view() -> impl Strategy<Value = HolderView> {
+    let spans = (some_span(), some_span(), some_span());
+    (some_holder(), some_metadata(), some_id(), some_token(), spans).prop_map(
+        |(holder, metadata, grant_id, token, (ttl, left, held))| HolderView {
+            holder,
+            metadata,
+            grant_id: GrantId(grant_id),
+            token,
+            ttl,
+            left,
+            held,
+        },
+    )
+}
+
+fn some_classic() -> impl Strategy<Value = ClassicHold> {
+    option::of(some_span()).prop_map(|left| ClassicHold { left })
+}
+
+fn some_contention() -> impl Strategy<Value = Box<Contention>> {
+    (option::of(some_holder_view()), option::of(some_classic()), any::<usize>())
+        .prop_map(|(current, classic, waiters)| Box::new(Contention { current, classic, waiters }))
+}
+
+fn some_view() -> impl Strategy<Value = LockView> {
+    (some_contention(), option::of(some_end()), option::of(some_token())).prop_map(
+        |(contention, previous_end, newest_token)| {
+            let Contention { current, classic, waiters } = *contention;
+            LockView { current, classic, waiters, previous_end, newest_token }
+        },
+    )
+}
+
+fn some_grant() -> impl Strategy<Value = Grant> {
+    (some_lease_id(), some_id(), some_token(), some_span(), option::of(some_end())).prop_map(
+        |(lease_id, grant_id, token, left, previous_end)| Grant {
+            lease_id,
+            grant_id: GrantId(grant_id),
+            token,
+            left,
+            previous_end,
+        },
+    )
+}
+
+fn some_acquire_outcome() -> impl Strategy<Value = AcquireOutcome> {
+    prop_oneof![
+        some_grant().prop_map(AcquireOutcome::Granted),
+        some_contention().prop_map(AcquireOutcome::Contended),
+        Just(AcquireOutcome::Queued),
+        some_contention().prop_map(AcquireOutcome::TimedOut),
+        Just(AcquireOutcome::Shared),
+        Just(AcquireOutcome::Overtaken),
+        Just(AcquireOutcome::Ended),
+        Just(AcquireOutcome::Unknown),
+        Just(AcquireOutcome::OtherTerms),
+        any::<u64>().prop_map(AcquireOutcome::MinTokenTooHigh),
+        Just(AcquireOutcome::QueueFull),
+        Just(AcquireOutcome::TokensExhausted),
+    ]
+}
+
+fn some_gone() -> impl Strategy<Value = Gone> {
+    let fate = prop_oneof![some_end().prop_map(Fate::Ended), Just(Fate::Superseded), Just(Fate::Unknown)];
+    (fate, option::of(some_token())).prop_map(|(fate, successor)| Gone { fate, successor })
+}
+
+fn some_outcome() -> impl Strategy<Value = Outcome> {
+    let renewed = (some_token(), some_span(), some_span()).prop_map(|(token, ttl, left)| Renewed { token, ttl, left });
+    prop_oneof![
+        4 => some_acquire_outcome().prop_map(Outcome::Acquire),
+        1 => Just(Outcome::Release(ReleaseOutcome::Released)),
+        1 => some_gone().prop_map(|gone| Outcome::Release(ReleaseOutcome::Gone(gone))),
+        1 => renewed.prop_map(|renewed| Outcome::Renew(RenewOutcome::Renewed(renewed))),
+        1 => some_gone().prop_map(|gone| Outcome::Renew(RenewOutcome::Lost(gone))),
+        1 => Just(Outcome::Renew(RenewOutcome::AttachedElsewhere)),
+        1 => some_holder().prop_map(|holder| Outcome::Revoke(RevokeOutcome::Revoked(holder))),
+        1 => Just(Outcome::Revoke(RevokeOutcome::NotHeld)),
+        1 => some_token().prop_map(|token| Outcome::Revoke(RevokeOutcome::TokenMismatch(token))),
+        1 => some_view().prop_map(|view| Outcome::View(Box::new(view))),
+        1 => Just(Outcome::Done),
+    ]
+}
+
+fn some_notice() -> impl Strategy<Value = Notice> {
+    // A server's own words are nothing, or shorter than an operator's.
+    let words = prop_oneof![Just(String::new()), some_reason().prop_map(|reason| reason.as_str().to_owned())];
+    let longest = Just("r".repeat(REASON_BYTES_MAX));
+    let kind = prop_oneof![
+        Just(EventKind::Granted),
+        Just(EventKind::Released),
+        Just(EventKind::Expired),
+        prop_oneof![words, longest].prop_map(EventKind::Revoked),
+    ];
+    let event = (kind, some_lock_name(), some_holder(), some_id(), some_token()).prop_map(
+        |(kind, name, holder, grant_id, token)| {
+            let holder = holder.into_string();
+            Notice::Event(Box::new(Event { kind, name, holder, grant_id: GrantId(grant_id), token }))
+        },
+    );
+    prop_oneof![
+        (some_id(), any::<u32>()).prop_map(|(request, attempt)| Notice::LookAgain(RequestId(request), attempt)),
+        (some_attachment(), some_end()).prop_map(|(attachment, end)| Notice::LeaseEnded(attachment, end)),
+        some_attachment().prop_map(Notice::Detached),
+        event,
+    ]
+}
+
+fn some_work() -> impl Strategy<Value = Work> {
+    prop_oneof![
+        8 => (some_lock_name(), some_command()).prop_map(|(name, command)| Work::Run(name, command)),
+        1 => ("\\PC{0,30}", any::<u64>(), any::<u32>(), any::<u32>())
+            .prop_map(|(prefix, slot, limit, budget)| Work::List { prefix, slot, limit, budget }),
+        1 => any::<u64>().prop_map(Work::Watch),
+    ]
+}
+
+fn some_result() -> impl Strategy<Value = Result<Done, Refusal>> {
+    let refusal = [Refusal::NotLeader, Refusal::TooLate, Refusal::Unheard, Refusal::Overloaded, Refusal::Deposed];
+    prop_oneof![
+        8 => (some_outcome(), any::<u64>(), any::<u64>())
+            .prop_map(|(outcome, place, ahead)| Ok(Done::Outcome { outcome, place, ahead })),
+        1 => (vec((some_lock_name(), some_view()), 0..3), option::of(any::<u64>()), any::<u32>())
+            .prop_map(|(locks, next, budget)| Ok(Done::Page { locks, next, budget })),
+        1 => Just(Ok(Done::Watching)),
+        2 => prop::sample::select(refusal.to_vec()).prop_map(Err),
+    ]
+}
+
+fn some_waiter() -> impl Strategy<Value = PresentedWaiter> {
+    ((some_ballot(), any::<u64>()), some_lock_name(), some_acquire(), any::<bool>())
+        .prop_map(|(place, name, acquire, is_dropped)| PresentedWaiter { place, name, acquire, is_dropped })
+}
+
+pub(super) fn some_frame() -> impl Strategy<Value = Frame> {
+    let of = || (any::<u16>(), some_ballot());
+    prop_oneof![
+        1 => of().prop_map(|(partition, ballot)| Frame::Declines { partition, ballot }),
+        4 => (any::<u64>(), of(), some_time(), some_work()).prop_map(
+            |(number, (partition, ballot), not_after, work)| Frame::Ask { number, partition, ballot, not_after, work }
+        ),
+        4 => (any::<u64>(), some_time(), some_result())
+            .prop_map(|(number, now, result)| Frame::Reply { number, now, result }),
+        1 => (any::<u64>(), vec(some_notice(), 0..4)).prop_map(|(first, notices)| Frame::Notices { first, notices }),
+        1 => (of(), some_time()).prop_map(|((partition, ballot), now)| Frame::Gather { partition, ballot, now }),
+        1 => (of(), some_time(), vec(some_waiter(), 0..3), any::<bool>()).prop_map(
+            |((partition, ballot), not_after, waiters, is_last)| Frame::Waiters {
+                partition,
+                ballot,
+                not_after,
+                waiters,
+                is_last,
+            }
+        ),
+        1 => (of(), vec((some_call(), some_acquire_outcome(), any::<u64>()), 0..3))
+            .prop_map(|((partition, ballot), outcomes)| Frame::Presented { partition, ballot, outcomes }),
+        1 => (of(), option::of((any::<u64>(), vec((some_token(), some_time()), 0..4)))).prop_map(
+            |((partition, ballot), ends)| Frame::HandOver {
+                partition,
+                ballot,
+                ends: ends.map(|(seq, ends)| LastEnds { seq, ends }),
+            }
+        ),
+    ]
+}
+
+pub(super) fn some_told() -> impl Strategy<Value = Told> {
+    let led =
+        (any::<u16>(), any::<u64>(), some_time()).prop_map(|(partition, round, now)| Led { partition, round, now });
+    let ballots = (option::of(some_ballot()), some_ballot(), some_ballot());
+    let stranger = (any::<u16>(), any::<u128>(), ballots, any::<u64>()).prop_map(
+        |(partition, next, (memory, written, highest), token)| OfStranger {
+            partition,
+            next: Stamp(next),
+            memory,
+            written,
+            highest,
+            token,
+        },
+    );
+    let lists = (vec(led, 0..4), vec((some_server(), any::<u64>()), 0..4), vec(stranger, 0..4));
+    (any::<u64>(), any::<[bool; 3]>(), lists).prop_map(|(count, [watches, leaves, left], lists)| Told {
+        count,
+        watches,
+        leaves,
+        left,
+        leads: lists.0,
+        notices: lists.1,
+        strangers: lists.2,
+    })
+}

@@ -1,0 +1,352 @@
+//! Frames on their way to other servers, and questions that wait for their replies.
+//!
+//! Nothing is sent twice, and nothing waits for a server that does not answer: what a frame asked for is unknown then,
+//! and whoever asked decides.
+
+#[cfg(test)]
+mod tests;
+
+use super::messages::{BEAT_PERIOD, Done, Frame, LIST_MAX, Refusal, Work, parcels};
+use crate::{
+    domain::{ids::ReplicaId, time::StoreTime},
+    store::{
+        Notice,
+        quorum::{nodes::carrier::Carrier, paxos::ballot::ServerId},
+    },
+    sync::{AtomicU64, AtomicUsize, Mutex, Notify, Ordering},
+};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use hashbrown::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
+use tokio::{sync::oneshot, time::Instant};
+use uuid::Uuid;
+
+/// Frames that may wait to be sent to one server. More are dropped, as if they had been lost on the way: a server that
+/// takes nothing must not fill the memory of the others.
+const FRAMES_MAX: usize = 65_536;
+
+/// What a leader replied, and the partition's time then.
+pub(crate) type Replied = (StoreTime, Result<Done, Refusal>);
+
+/// Frames to and from other servers.
+#[derive(Debug)]
+pub(crate) struct Courier {
+    outgoing: Mutex<Outgoing>,
+    /// To how many servers something is under way.
+    under_way: AtomicUsize,
+    /// Wakes the task that sends.
+    wake: Notify,
+    /// Questions that wait for a reply, by number.
+    asked: Mutex<HashMap<u64, oneshot::Sender<Option<Replied>>>>,
+    next_number: AtomicU64,
+    /// The node that parcels to each server go through, if it listens there; the first one, unless it is here.
+    ways: Mutex<BTreeMap<ServerId, usize>>,
+    /// How many notices each server has sent here, as far as they came.
+    received: Mutex<HashMap<ServerId, Received>>,
+    /// The other servers whose clients watch events, and the number of the first beat that says so.
+    watching: Mutex<BTreeMap<ServerId, u64>>,
+}
+
+#[derive(Debug, Default)]
+struct Outgoing {
+    frames: BTreeMap<ServerId, Vec<Frame>>,
+    /// How many notices were sent to each server.
+    notices: BTreeMap<ServerId, u64>,
+    /// The highest of these that was forgotten. Where it goes on, a server that was silent and was not dead finds what
+    /// is missing.
+    forgotten: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Received {
+    notices: u64,
+    /// How many the sender said it had sent, one beat ago.
+    told: u64,
+    /// The number of that beat, and when it was heard.
+    beat: u64,
+    heard: Option<Instant>,
+}
+
+/// A question that was asked. Dropped, nobody waits for the reply any more.
+#[derive(Debug)]
+pub(crate) struct Question<'a> {
+    courier: &'a Courier,
+    number: u64,
+    reply: oneshot::Receiver<Option<Replied>>,
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        self.courier.asked.lock().remove(&self.number);
+    }
+}
+
+impl Question<'_> {
+    /// The reply. `None`: nobody listens where it was sent to, so it certainly did not arrive.
+    pub(crate) async fn reply(mut self) -> Option<Replied> {
+        // The sender is dropped only together with the courier.
+        (&mut self.reply).await.unwrap_or(None)
+    }
+}
+
+impl Courier {
+    pub(crate) fn new() -> Self {
+        Self {
+            outgoing: Mutex::default(),
+            under_way: AtomicUsize::new(0),
+            wake: Notify::new(),
+            asked: Mutex::default(),
+            // A reply to an earlier process with this id cannot come: ids of servers are random.
+            next_number: AtomicU64::new(1),
+            ways: Mutex::default(),
+            received: Mutex::default(),
+            watching: Mutex::default(),
+        }
+    }
+
+    /// Sends a frame, as soon as the way is free.
+    pub(crate) fn send(&self, to: ServerId, frame: Frame) {
+        self.outgoing.lock().add(to, frame);
+        self.wake.notify_one();
+    }
+
+    /// Whether all that was to be sent has been.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.outgoing.lock().frames.is_empty() && self.under_way.load(Ordering::Acquire) == 0
+    }
+
+    /// Sends a notice.
+    pub(crate) fn notify(&self, to: ServerId, notice: Notice) {
+        self.outgoing.lock().add_notice(to, notice);
+        self.wake.notify_one();
+    }
+
+    /// Counts a notice that is never sent.
+    pub(crate) fn miss(&self, to: ServerId) {
+        self.outgoing.lock().number(to);
+    }
+
+    /// Sends an event to all servers whose clients watch.
+    pub(crate) fn notify_watching(&self, event: &Notice) {
+        let watching = self.watching.lock();
+        if watching.is_empty() {
+            return;
+        }
+        let mut outgoing = self.outgoing.lock();
+        for server in watching.keys() {
+            outgoing.add_notice(*server, event.clone());
+        }
+        drop((watching, outgoing));
+        self.wake.notify_one();
+    }
+
+    /// Whether clients of other servers watch events.
+    pub(crate) fn is_watched(&self) -> bool {
+        !self.watching.lock().is_empty()
+    }
+
+    /// Notes whether clients of a server watch, as it was at this beat of it. One that was seen late, after the server
+    /// had asked for events, does not end what it did not know of.
+    pub(crate) fn watches(&self, server: ServerId, beat: u64, watches: bool) {
+        let mut watching = self.watching.lock();
+        let since = watching.get(&server).copied();
+        if watches {
+            watching.insert(server, since.unwrap_or(0).max(beat));
+        } else if since.is_some_and(|since| since < beat) {
+            watching.remove(&server);
+        }
+    }
+
+    /// Asks a leader for some work.
+    pub(crate) fn ask(
+        &self,
+        of: ServerId,
+        (partition, ballot): (u16, crate::store::quorum::paxos::ballot::Ballot),
+        not_after: StoreTime,
+        work: Work,
+    ) -> Question<'_> {
+        let (sender, reply) = oneshot::channel();
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        self.asked.lock().insert(number, sender);
+        self.send(of, Frame::Ask { number, partition, ballot, not_after, work });
+        Question { courier: self, number, reply }
+    }
+
+    /// A server left a question without a reply. What goes through this node may not arrive, although the node takes
+    /// the server for a listener: its connection may have vanished without a word.
+    pub(crate) fn unanswered(&self, by: ServerId, nodes: usize) {
+        let mut ways = self.ways.lock();
+        let node = ways.entry(by).or_default();
+        *node = (*node + 1) % nodes;
+    }
+
+    /// A parcel of a server came through this node. Others may fail that server, so what is sent to it goes the same
+    /// way.
+    pub(crate) fn came_through(&self, node: usize, from: ServerId) {
+        self.ways.lock().insert(from, node);
+    }
+
+    /// Takes a reply.
+    pub(crate) fn replied(&self, number: u64, replied: Replied) {
+        if let Some(reply) = self.asked.lock().remove(&number) {
+            // Nobody listens: the caller is gone.
+            drop(reply.send(Some(replied)));
+        }
+    }
+
+    /// How many notices were sent to each server, for the next beat.
+    pub(crate) fn notices_sent(&self) -> Vec<(ServerId, u64)> {
+        self.outgoing.lock().notices.iter().map(|(server, sent)| (*server, *sent)).collect()
+    }
+
+    /// Takes notices. True if some before them are missing.
+    pub(crate) fn received(&self, from: ServerId, first: u64, count: usize) -> bool {
+        let mut received = self.received.lock();
+        let received = received.entry(from).or_default();
+        let is_missing = first > received.notices + 1;
+        received.notices = received.notices.max(first.saturating_add(count as u64).saturating_sub(1));
+        is_missing
+    }
+
+    /// Takes how many notices a server says it has sent by this beat. True if some are missing that it had sent a
+    /// beat's period ago: younger ones may be on their way. (It beats at each node: a beat may follow another at once.)
+    pub(crate) fn told(&self, from: ServerId, beat: u64, sent: u64, now: Instant) -> bool {
+        let mut received = self.received.lock();
+        let received = received.entry(from).or_default();
+        if beat <= received.beat || received.heard.is_some_and(|heard| now.duration_since(heard) < BEAT_PERIOD) {
+            return false;
+        }
+        let is_missing = received.notices < received.told;
+        // They are missed once.
+        received.notices = received.notices.max(received.told);
+        (received.told, received.beat, received.heard) = (sent, beat, Some(now));
+        is_missing
+    }
+
+    /// Forgets a server that has been dead for long. (One that is merely silent may be slow, and one that was never
+    /// seen may be new.)
+    pub(crate) fn forget(&self, server: ServerId) {
+        let mut outgoing = self.outgoing.lock();
+        outgoing.frames.remove(&server);
+        if let Some(sent) = outgoing.notices.remove(&server) {
+            outgoing.forgotten = outgoing.forgotten.max(sent);
+        }
+        drop(outgoing);
+        self.received.lock().remove(&server);
+        self.ways.lock().remove(&server);
+        self.watching.lock().remove(&server);
+    }
+
+    /// Sends what there is. Never ends. One parcel at a time to each server, so that they arrive in order, and what
+    /// comes meanwhile goes together.
+    pub(crate) async fn run(&self, me: ServerId, carrier: &impl Carrier, nodes: usize) {
+        let mut under_way = FuturesUnordered::new();
+        let mut busy = BTreeSet::new();
+        loop {
+            // Tasks that are ready add their frames first, so that they go together.
+            tokio::task::yield_now().await;
+            for (server, frames) in self.take(&busy) {
+                busy.insert(server);
+                under_way.push(async move {
+                    self.deliver(me, server, frames, carrier, nodes).await;
+                    server
+                });
+            }
+            tokio::select! {
+                Some(server) = under_way.next() => {
+                    busy.remove(&server);
+                    self.under_way.store(busy.len(), Ordering::Release);
+                }
+                () = self.wake.notified() => {}
+            }
+        }
+    }
+
+    /// What is to be sent to servers to which nothing is under way.
+    fn take(&self, busy: &BTreeSet<ServerId>) -> Vec<(ServerId, Vec<Frame>)> {
+        let mut outgoing = self.outgoing.lock();
+        let free: Vec<ServerId> = outgoing.frames.keys().filter(|server| !busy.contains(server)).copied().collect();
+        // Under the mutex: what is taken counts as under way at once.
+        self.under_way.store(busy.len() + free.len(), Ordering::Release);
+        free.into_iter().filter_map(|server| outgoing.frames.remove_entry(&server)).collect()
+    }
+
+    async fn deliver(&self, me: ServerId, to: ServerId, frames: Vec<Frame>, carrier: &impl Carrier, nodes: usize) {
+        let numbers: Vec<u64> = frames.iter().filter_map(number_of).collect();
+        let mut may_have_arrived = false;
+        for parcel in parcels(me, frames) {
+            may_have_arrived |= self.deliver_one(to, &parcel, carrier, nodes).await;
+        }
+        if !may_have_arrived {
+            // Nobody listens, at any node: who asked need not wait.
+            let mut asked = self.asked.lock();
+            for number in numbers {
+                if let Some(reply) = asked.remove(&number) {
+                    drop(reply.send(None));
+                }
+            }
+        }
+    }
+
+    /// Sends a parcel through the first node at which the server listens. False if it listens at none, so that the
+    /// parcel certainly did not arrive.
+    async fn deliver_one(&self, to: ServerId, parcel: &[u8], carrier: &impl Carrier, nodes: usize) -> bool {
+        let first = self.ways.lock().get(&to).copied().unwrap_or(0);
+        for node in (0..nodes).map(|step| (first + step) % nodes) {
+            match carrier.publish(node, to, parcel.to_vec()).await {
+                Ok(true) => return true,
+                Ok(false) => {}
+                // It may have arrived, so it is not sent again. The next ones go through another node.
+                Err(_) => {
+                    self.ways.lock().insert(to, (node + 1) % nodes);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}
+
+impl Outgoing {
+    fn add(&mut self, to: ServerId, frame: Frame) {
+        let frames = self.frames.entry(to).or_default();
+        if frames.len() < FRAMES_MAX {
+            frames.push(frame);
+        }
+    }
+
+    /// The number of the next notice to a server.
+    fn number(&mut self, to: ServerId) -> u64 {
+        let sent = self.notices.entry(to).or_insert(self.forgotten);
+        *sent += 1;
+        *sent
+    }
+
+    fn add_notice(&mut self, to: ServerId, notice: Notice) {
+        let number = self.number(to);
+        if let Some(Frame::Notices { first, notices }) = self.frames.get_mut(&to).and_then(|frames| frames.last_mut())
+            && *first + notices.len() as u64 == number
+            && notices.len() < LIST_MAX
+        {
+            notices.push(notice);
+        } else {
+            self.add(to, Frame::Notices { first: number, notices: vec![notice] });
+        }
+    }
+}
+
+fn number_of(frame: &Frame) -> Option<u64> {
+    if let Frame::Ask { number, .. } = frame { Some(*number) } else { None }
+}
+
+/// A server's name in the rules of locks.
+pub(crate) fn replica_of(server: ServerId) -> ReplicaId {
+    let mut bytes = [0; 16];
+    bytes[..12].copy_from_slice(&server.0);
+    ReplicaId(Uuid::from_bytes(bytes))
+}
+
+/// The server with this name in the rules of locks.
+pub(crate) fn server_of(replica: ReplicaId) -> ServerId {
+    ServerId(*replica.0.as_bytes().first_chunk().unwrap_or(&[0; 12]))
+}

@@ -1,0 +1,204 @@
+//! What other servers send this one.
+
+use super::{QuorumStore, list};
+use crate::{
+    domain::{limits::COMMAND_WINDOW, time::StoreTime},
+    node::Push,
+    store::{
+        Notice,
+        quorum::{
+            membership::election::Known,
+            nodes::carrier::Carrier,
+            paxos::ballot::{Ballot, ServerId},
+            proposer::{
+                delivery::Asker,
+                leading::{Job, Lead},
+                place::Place,
+            },
+            rpc::messages::{Done, Frame, Parcel, Refusal, Work},
+        },
+    },
+};
+use tokio::time::Instant;
+
+/// Waiters in one frame.
+const WAITERS_PER_FRAME: usize = 256;
+
+impl<C: Carrier> QuorumStore<C> {
+    /// Takes what arrives through a node. Never ends.
+    pub(super) async fn hear(&self, node: usize) {
+        let mut pushes = self.driver.carrier.listen(node, self.delivery.me);
+        while let Some(push) = pushes.recv().await {
+            // What is lost is not missed here: questions have a time, and notices are numbered.
+            let Push::Message(bytes) = push else { continue };
+            match Parcel::decode(&bytes) {
+                Ok(Parcel { from, frames }) => {
+                    self.delivery.courier.came_through(node, from);
+                    for frame in frames {
+                        self.take(from, frame);
+                    }
+                    self.driver.wake_all();
+                }
+                Err(why) => tracing::warn!(%why, "a parcel of another server cannot be read, and was dropped"),
+            }
+        }
+    }
+
+    fn take(&self, from: ServerId, frame: Frame) {
+        match frame {
+            Frame::Ask { number, partition, ballot, not_after, work } => {
+                let now = self.work(from, number, (partition, ballot), not_after, work);
+                if let Err((now, why)) = now {
+                    self.delivery.courier.send(from, Frame::Reply { number, now, result: Err(why) });
+                }
+            }
+            Frame::Reply { number, now, result } => self.delivery.courier.replied(number, (now, result)),
+            Frame::Notices { first, notices } => self.take_notices(from, first, notices),
+            Frame::Gather { partition, ballot, now } if ballot.server == from => {
+                let known = Known { ballot, time: now, heard: self.clock.now() };
+                self.note_leader(partition.into(), known);
+                self.keep_places(partition.into(), ballot);
+                self.present(partition.into(), known, true);
+            }
+            Frame::Waiters { partition, ballot, not_after, waiters, is_last } => {
+                let at = usize::from(partition);
+                let Some(part) = self.parts.get(at) else { return };
+                let mut share = part.share.lock();
+                let exit = self.exit(at);
+                let now = self.clock.now();
+                // What comes too late is presented again, and what comes to a leader that hands over, to the next one.
+                let may_come =
+                    |lead: &&mut Lead| lead.ballot() == ballot && lead.time(now) <= not_after && !lead.hands_over();
+                if let Some(lead) = share.lead().filter(may_come) {
+                    lead.presents(from, (waiters, is_last), Place::hash_of, now, &exit);
+                }
+            }
+            Frame::Presented { partition, ballot, outcomes } if ballot.server == from => {
+                let at = usize::from(partition);
+                if at < self.parts.len() {
+                    for (call, outcome, place) in outcomes {
+                        self.exit(at).settle_presented(ballot, call, outcome, place);
+                    }
+                }
+            }
+            Frame::HandOver { partition, ballot, ends } if ballot.server == from => {
+                self.membership.election.lock().gave(from, Instant::now());
+                match self.parts.get(usize::from(partition)) {
+                    Some(_) if self.is_leaving() => {
+                        self.delivery.courier.send(from, Frame::Declines { partition, ballot });
+                    }
+                    Some(part) => part.share.lock().take_over(ballot, ends, self.clock.now()),
+                    None => {}
+                }
+            }
+            Frame::Declines { partition, ballot } => {
+                self.membership.election.lock().leaves(from);
+                let part = self.parts.get(usize::from(partition));
+                let has_gone_on = part.is_some_and(|part| {
+                    let mut share = part.share.lock();
+                    share.lead().filter(|lead| lead.ballot() == ballot).is_some_and(Lead::goes_on)
+                });
+                if has_gone_on {
+                    // Who waits for the successor asks here again.
+                    self.parts.led_anew.notify_waiters();
+                }
+            }
+            // In the name of another server.
+            Frame::Gather { .. } | Frame::Presented { .. } | Frame::HandOver { .. } => {}
+        }
+    }
+
+    /// Does what another server asks for; the reply goes out when a majority has it.
+    fn work(
+        &self,
+        from: ServerId,
+        number: u64,
+        (partition, ballot): (u16, Ballot),
+        not_after: StoreTime,
+        work: Work,
+    ) -> Result<(), (StoreTime, Refusal)> {
+        let at = usize::from(partition);
+        let nobody = (StoreTime::default(), Refusal::NotLeader);
+        let mut share = self.parts.get(at).ok_or(nobody)?.share.lock();
+        let exit = self.exit(at);
+        // Read under the mutex: within a partition, time never goes back.
+        let now = self.clock.now();
+        let lead = share.lead().filter(|lead| lead.ballot() == ballot).ok_or(nobody)?;
+        let time = lead.time(now);
+        if let Some(why) = lead.refusal(now) {
+            return Err((time, why));
+        }
+        match work {
+            Work::Run(name, command) => {
+                let place = self.place(&name);
+                if place.partition != at {
+                    return Err(nobody);
+                }
+                let asker = Asker::There(from, number);
+                lead.submit(Job { name, hash: place.hash, command, from, not_after, asker }, now, &exit);
+            }
+            Work::List { .. } if not_after < time => return Err((time, Refusal::TooLate)),
+            Work::List { prefix, slot, limit, budget } => {
+                lead.page((from, number), now, |locks, now| list::page(locks, (slot, limit, budget), &prefix, now));
+            }
+            Work::Watch(beat) => {
+                self.delivery.courier.watches(from, beat, true);
+                self.delivery.courier.send(from, Frame::Reply { number, now: time, result: Ok(Done::Watching) });
+            }
+        }
+        Ok(())
+    }
+
+    fn take_notices(&self, from: ServerId, first: u64, notices: Vec<Notice>) {
+        if self.delivery.courier.received(from, first, notices.len()) {
+            self.notices_missed(from);
+        }
+        for notice in notices {
+            notice.tell(&*self.delivery.notices);
+        }
+    }
+
+    /// Notices of another server were lost: who may have been meant asks for itself.
+    pub(super) fn notices_missed(&self, from: ServerId) {
+        self.delivery.lost();
+        for part in self.parts.iter().filter(|part| part.leader.lock().is_some_and(|it| it.ballot.server == from)) {
+            let calls: Vec<_> = part.carried.lock().calls().collect();
+            for call in calls {
+                self.delivery.notices.look_again(call.request, call.attempt);
+            }
+        }
+    }
+
+    /// Keeps the places of dropped calls, if this server still has the lead that ends by this ballot.
+    fn keep_places(&self, partition: usize, ballot: Ballot) {
+        let Some(part) = self.parts.get(partition) else { return };
+        let mut share = part.share.lock();
+        if let Some(lead) = share.lead().filter(|lead| lead.ballot() < ballot) {
+            part.carried.lock().keep(lead.kept_places(), Instant::now());
+        }
+    }
+
+    /// Presents to this leader the calls that wait through this server. `is_asked`: the leader waits for the last of
+    /// them, also if there are none.
+    pub(super) fn present(&self, partition: usize, known: Known, is_asked: bool) {
+        let ballot = known.ballot;
+        let Some(part) = self.parts.get(partition) else { return };
+        let Ok(number) = u16::try_from(partition) else { return };
+        let (waiters, not_after) = {
+            // Read under the mutex: who is dropped leaves this list first, so the tombstone outlasts this.
+            let mut carried = part.carried.lock();
+            (carried.present_to(ballot, Instant::now()), known.at(self.clock.now()).after(COMMAND_WINDOW))
+        };
+        let mut frames: Vec<_> = waiters.chunks(WAITERS_PER_FRAME).map(<[_]>::to_vec).collect();
+        if frames.is_empty() && is_asked {
+            frames.push(Vec::new());
+        }
+        let last = frames.len();
+        for (index, waiters) in (1..).zip(frames) {
+            let is_last = index == last;
+            self.delivery
+                .courier
+                .send(ballot.server, Frame::Waiters { partition: number, ballot, not_after, waiters, is_last });
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Beats: this server tells all others that it lives, sees who else does, and who leads.
+
+use super::QuorumStore;
+use crate::{
+    domain::time::StoreTime,
+    store::quorum::{
+        membership::election::{Known, SILENCE_MAX},
+        nodes::carrier::Carrier,
+        paxos::{
+            ballot::{ServerId, Stamp},
+            node::{Ask, Mark},
+        },
+        proposer::{delivery::Exit, place::Place, role::Share},
+        rpc::messages::{BEAT_PERIOD, Frame, Told},
+    },
+};
+use futures_util::future::join_all;
+use std::{collections::BTreeSet, time::Duration};
+use tokio::time::{Instant, sleep, timeout};
+use uuid::Uuid;
+
+/// The pause after a beat that no node answered. Its connection may be made in a moment.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// How long a server that leaves waits for others to take its partitions over.
+const LEAVE_TIME_MAX: Duration = Duration::from_secs(2);
+/// How long its beats may take.
+const BEAT_TIME_MAX: Duration = Duration::from_millis(300);
+/// How often it looks whether they have.
+const LEAVE_PERIOD: Duration = Duration::from_millis(5);
+
+impl<C: Carrier> QuorumStore<C> {
+    /// Beats at one node. Never ends.
+    pub(super) async fn beat(&self, node: usize) {
+        loop {
+            let is_answered = self.beat_once(node).await;
+            let pause = if is_answered { BEAT_PERIOD } else { RETRY_PAUSE };
+            // Nothing is lost if it beats at its time.
+            let _ = timeout(pause, self.membership.beat_soon.notified()).await;
+        }
+    }
+
+    /// One beat at each node.
+    pub async fn beat_at_all(&self) {
+        join_all((0..self.driver.nodes()).map(|node| self.beat_once(node))).await;
+    }
+
+    async fn beat_once(&self, node: usize) -> bool {
+        let (asked, asked_at) = (Instant::now(), self.clock.now());
+        let Mark { cluster, list, partitions, .. } = self.driver.mark;
+        let (fresh, server) = (Stamp(Uuid::new_v4().as_u128()), self.delivery.me);
+        let (told, gone) = (self.tell(self.clock.now()).encode().into(), self.membership.election.lock().gone(asked));
+        let ask = Ask::Beat { cluster, list, partitions, fresh, server, told, gone };
+        let Some((partitions, servers)) = self.driver.beat(node, ask).await else { return false };
+        let read = |(server, told): (ServerId, crate::store::content::Bytes)| match Told::decode(&told) {
+            Ok(told) => Some((server, told)),
+            Err(why) => {
+                tracing::debug!(%why, "what another server tells cannot be read");
+                None
+            }
+        };
+        let servers: Vec<_> = servers.into_iter().filter_map(read).collect();
+        let told = if self.has_one_node() { servers.clone() } else { Vec::new() };
+        if self.has_one_node() {
+            self.sees(&partitions, asked_at);
+        }
+        let (now, clock) = (Instant::now(), self.clock.now());
+        self.membership.election.lock().saw(node, (asked, now, clock), partitions, servers);
+        self.look_around(now);
+        if self.has_one_node() {
+            self.note_loss(&told, (now, clock)).await;
+        }
+        true
+    }
+
+    /// What this server tells all others now.
+    fn tell(&self, now: StoreTime) -> Told {
+        Told {
+            count: self.membership.next_beat(),
+            watches: self.delivery.notices.is_watched(),
+            leaves: self.is_leaving(),
+            left: self.membership.has_left(),
+            leads: self.parts.iter().filter_map(|part| Some(part.share.lock().lead()?.led(now))).collect(),
+            notices: self.delivery.courier.notices_sent(),
+            strangers: self.parts.iter().filter_map(|part| part.share.lock().tells()).collect(),
+        }
+    }
+
+    /// Acts on what beats have shown.
+    fn look_around(&self, now: Instant) {
+        let (living, carriers, told, leaders) = {
+            let mut election = self.membership.election.lock();
+            election.forget_gone(now).into_iter().for_each(|server| self.delivery.courier.forget(server));
+            let mine = |notices: &[(ServerId, u64)]| {
+                notices.iter().find(|(server, _)| *server == self.delivery.me).map_or(0, |(_, sent)| *sent)
+            };
+            let living: BTreeSet<ServerId> = election.living(now).collect();
+            let told: Vec<_> = election
+                .told(now)
+                .map(|(server, told)| (server, told.watches, told.count, mine(&told.notices)))
+                .collect();
+            let leaders: Vec<_> = (0..self.driver.mark.partitions).map(|at| election.leader(at, now)).collect();
+            (living, election.carriers(now).into_iter().collect(), told, leaders)
+        };
+        for (server, watches, count, sent) in told {
+            self.delivery.courier.watches(server, count, watches);
+            if self.delivery.courier.told(server, count, sent, now) {
+                self.notices_missed(server);
+            }
+        }
+        for (at, known) in leaders.into_iter().enumerate() {
+            match known {
+                Some(known) => self.note_leader(at, known),
+                None => self.forget_dead(at, &living),
+            }
+            self.look_after(at, [&living, &carriers], now);
+        }
+        self.driver.wake_all();
+    }
+
+    /// Takes that another server leads a partition.
+    pub(super) fn note_leader(&self, at: usize, known: Known) {
+        let Some(part) = self.parts.get(at) else { return };
+        let gave_way = part.share.lock().gives_way(known.ballot, self.clock.now(), &self.exit(at));
+        self.parts.metrics.leads_lost.inc_by(u64::from(gave_way));
+        let before = {
+            let mut leader = part.leader.lock();
+            let before = *leader;
+            let is_newer = |before: Known| {
+                before.ballot < known.ballot || before.ballot == known.ballot && before.at(known.heard) < known.time
+            };
+            if before.is_none_or(is_newer) {
+                *leader = Some(known);
+            }
+            before
+        };
+        let is_another = before.is_none_or(|before| before.ballot < known.ballot);
+        if is_another {
+            // What the leader before had to tell may be lost with it.
+            self.delivery.lost();
+            // It may be known again after a while in which its hints went astray.
+            for call in part.carried.lock().queued_at(known.ballot) {
+                self.delivery.notices.look_again(call.request, call.attempt);
+            }
+        }
+        if is_another || gave_way {
+            self.parts.led_anew.notify_waiters();
+        }
+    }
+
+    /// Forgets a leader that does not live any more. One that has just introduced itself may not have beaten yet.
+    fn forget_dead(&self, at: usize, living: &BTreeSet<ServerId>) {
+        let now = self.clock.now();
+        let is_dead =
+            |known: &mut Known| !living.contains(&known.ballot.server) && now.since(known.heard) >= SILENCE_MAX;
+        self.parts[at].leader.lock().take_if(is_dead);
+    }
+
+    /// What a server does for a partition with each beat.
+    fn look_after(&self, at: usize, [living, carriers]: [&BTreeSet<ServerId>; 2], now: Instant) {
+        let part = &self.parts[at];
+        let number = u16::try_from(at).unwrap_or(u16::MAX);
+        part.carried.lock().forget_dropped(now);
+        if let Some(lead) = part.share.lock().lead() {
+            let exit = self.exit(at);
+            let clock = self.clock.now();
+            lead.hear_of(living.iter().copied(), clock, &exit);
+            lead.found_dead(self.membership.election.lock().dead(now), clock);
+            lead.gathers_only_of(carriers, Place::hash_of, clock, &exit);
+            let heir = self.membership.election.lock().heir(number, self.is_leaving(), now);
+            if let Some(heir) = heir.filter(|_| lead.may_hand_over(clock)) {
+                lead.begin_hand_over(heir, clock);
+            }
+            self.claim_again(at);
+            return;
+        }
+        // A question of the leader for the waiters may have been lost, or a call was queued just before it.
+        let leader = *part.leader.lock();
+        if let Some(known) = leader {
+            self.present(at, known, false);
+            self.claim_again(at);
+        }
+    }
+
+    /// Has the calls claim again whose last claim failed.
+    fn claim_again(&self, at: usize) {
+        let calls = self.parts[at].carried.lock().take_to_claim();
+        calls.into_iter().for_each(|call| self.delivery.notices.look_again(call.request, call.attempt));
+    }
+
+    /// Begins to lead: the waiters of the leaders before come first. The caller has locked the share, so that no
+    /// command comes between.
+    pub(super) fn begin_to_lead(&self, at: usize, share: &mut Share, now: StoreTime, exit: &Exit<'_>) {
+        let Some(lead) = share.lead() else { return };
+        let (ballot, number) = (lead.ballot(), u16::try_from(at).unwrap_or(u16::MAX));
+        self.parts.metrics.leads_begun.inc();
+        let others = self.membership.election.lock().carriers(Instant::now());
+        lead.gather(others.iter().copied(), now);
+        if !others.is_empty() {
+            // One of them may have left a moment ago.
+            self.membership.beat_soon.notify_waiters();
+        }
+        for server in others {
+            self.delivery.courier.send(server, Frame::Gather { partition: number, ballot, now: lead.time(now) });
+        }
+        let own = self.parts[at].carried.lock().present_to(ballot, exit.since);
+        lead.presents(self.delivery.me, (own, true), Place::hash_of, now, exit);
+        self.parts[at].leader.lock().take_if(|known| known.ballot < ballot);
+        self.delivery.lost();
+        self.parts.led_anew.notify_waiters();
+    }
+
+    /// Hands all partitions over, and leads none any more. Where nobody else is there to take one over, or does not in
+    /// time, it just stops to lead. The other servers are told, so that they need not find out by its silence.
+    pub async fn leave(&self) {
+        self.membership.begin_to_leave();
+        // Who leaves itself takes nothing over, and who came a moment ago may be the one that does.
+        self.beat_at_all_in_time().await;
+        let until = Instant::now() + LEAVE_TIME_MAX;
+        let mut hands_over = false;
+        loop {
+            let has_heir = self.begin_to_leave();
+            hands_over |= has_heir;
+            // A successor asks this server for its waiters, and waits for the answer before it serves anybody.
+            let is_led = self.parts.iter().all(|part| part.leader.lock().is_some());
+            let is_needed = self.parts.iter().any(|part| part.share.lock().is_needed());
+            // Who was deposed a moment ago may be needed too.
+            let is_over = if is_led { !is_needed } else { !hands_over };
+            // What this server was asked to take over, it hands on.
+            let now = self.clock.now();
+            let asks = self.parts.iter().any(|part| part.share.lock().asks(now));
+            let may_come = self.membership.election.lock().may_come(Instant::now());
+            if !has_heir && !asks && !may_come && is_over || until <= Instant::now() {
+                break;
+            }
+            self.tend_once();
+            if is_led && is_needed || may_come && !has_heir {
+                // It sees the successor's first batch, or who came.
+                self.beat_at_all_in_time().await;
+            }
+            sleep(LEAVE_PERIOD).await;
+        }
+        for (at, part) in self.parts.iter().enumerate() {
+            part.share.lock().resign(self.clock.now(), &self.exit(at));
+        }
+        // The waiters that it presents are to arrive.
+        let sent = async {
+            while !self.delivery.courier.is_idle() {
+                sleep(LEAVE_PERIOD).await;
+            }
+        };
+        let _ = timeout(BEAT_TIME_MAX, sent).await;
+        self.membership.note_left();
+        // Where that does not arrive, the others wait for their suspicion.
+        self.beat_at_all_in_time().await;
+    }
+
+    /// A beat at all nodes, of which one may not answer.
+    async fn beat_at_all_in_time(&self) {
+        let _ = timeout(BEAT_TIME_MAX, self.beat_at_all()).await;
+    }
+
+    /// Begins to hand over what has an heir. Whether any has.
+    fn begin_to_leave(&self) -> bool {
+        let mut has_heir = false;
+        for (number, part) in (0..).zip(self.parts.iter()) {
+            let mut share = part.share.lock();
+            let Some(lead) = share.lead() else { continue };
+            let heir = self.membership.election.lock().heir(number, true, Instant::now());
+            if let Some(heir) = heir {
+                has_heir = true;
+                lead.begin_hand_over(heir, self.clock.now());
+            }
+        }
+        has_heir
+    }
+}

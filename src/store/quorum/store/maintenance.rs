@@ -1,0 +1,79 @@
+//! What is due without a command: candidacies, timers of locks, empty batches, planned changes of the leader.
+
+use super::{QuorumStore, partitions::Part};
+use crate::store::quorum::{
+    nodes::carrier::Carrier,
+    paxos::ballot::Ballot,
+    proposer::{place::Place, role::Share},
+    rpc::messages::Frame,
+};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often a server looks after its partitions: whether one is not led, or has nothing to write.
+const TEND_PERIOD: Duration = Duration::from_millis(100);
+
+impl<C: Carrier> QuorumStore<C> {
+    /// Looks after the partitions. Never ends.
+    pub(super) async fn tend(&self) {
+        loop {
+            while self.tend_once() {
+                tokio::task::yield_now().await;
+            }
+            self.measure();
+            let now = self.clock.now();
+            let due = self.parts.iter().filter_map(|part| part.share.lock().lead()?.next_due()).min();
+            let left = due.map_or(TEND_PERIOD, |due| due.since(now).min(TEND_PERIOD));
+            tokio::time::sleep(left).await;
+        }
+    }
+
+    /// One round of that. Returns whether more may be due.
+    pub fn tend_once(&self) -> bool {
+        let mut more = false;
+        for (number, part) in (0..).zip(self.parts.iter()) {
+            let at = usize::from(number);
+            let mut share = part.share.lock();
+            let exit = self.exit(at);
+            let now = self.clock.now();
+            share.retry_broken(now);
+            let Some(lead) = share.lead() else {
+                let highest = self.candidacy(number, part);
+                if let Some(highest) = highest {
+                    share.ask(highest, now);
+                }
+                continue;
+            };
+            lead.end_gathering(Place::hash_of, now, &exit);
+            if lead.end_hand_over(now) {
+                // It goes on: who waits for the successor asks here again.
+                self.parts.led_anew.notify_waiters();
+            }
+            more |= lead.apply_due_timers(now, &exit);
+            self.ask_heir(at, &mut share);
+        }
+        self.driver.wake_all();
+        more
+    }
+
+    /// Asks the successor to take over what is handed over, when nothing is held back any more.
+    pub(super) fn ask_heir(&self, at: usize, share: &mut Share) {
+        let Ok(partition) = u16::try_from(at) else { return };
+        let Some(lead) = share.lead() else { return };
+        if let Some((heir, ends)) = lead.hand_over() {
+            self.delivery.courier.send(heir, Frame::HandOver { partition, ballot: lead.ballot(), ends });
+        }
+    }
+
+    /// The highest ballot that was seen in a partition, if this server is to ask for its lead.
+    fn candidacy(&self, partition: u16, part: &Part) -> Option<Ballot> {
+        let leader = *part.leader.lock();
+        let election = self.membership.election.lock();
+        let highest = election.highest(partition);
+        // One that has introduced itself, and whose promises this server has not seen yet, is not to be deposed: it may
+        // have asked just before this server would. If it dies at once, it is suspected once its promises are seen.
+        let is_led_anew = leader.is_some_and(|known| known.ballot > highest);
+        let is_due = !self.is_leaving() && !is_led_anew && election.is_due(partition, Instant::now());
+        is_due.then_some(highest)
+    }
+}

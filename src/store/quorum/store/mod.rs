@@ -1,0 +1,270 @@
+//! The store: commands in, outcomes out.
+
+mod cluster;
+mod handler;
+mod heartbeat;
+mod list;
+mod maintenance;
+mod partitions;
+mod reconfigure;
+mod router;
+mod single_node;
+
+pub use cluster::ClusterStore;
+
+use crate::{
+    clock::Clock,
+    domain::{
+        command::{Acquire, Command, Outcome},
+        ids::Call,
+        limits::Limits,
+        name::LockName,
+        outcome::AcquireOutcome,
+    },
+    store::{
+        Answer, Notices, Page, Store, StoreError, Timed,
+        chores::{Chore, Chores, DoChore},
+        quorum::{
+            membership::{election::Election, member::Membership},
+            nodes::{carrier::Carrier, driver::Driver},
+            paxos::{ballot::ServerId, node::Mark},
+            proposer::{
+                delivery::{Delivery, Exit},
+                place::Place,
+            },
+        },
+    },
+    telemetry::metrics::PartitionMetrics,
+};
+use futures_util::future::{join, join_all, join3, join4};
+use partitions::{Part, Partitions};
+use single_node::Loss;
+use std::{sync::Arc, time::Duration};
+use tokio::{sync::watch, time::Instant};
+use uuid::Uuid;
+
+/// How long a partition may have no leader before the server is not ready: longer than a change of the leader takes.
+const LEADERLESS_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Locks in partitions. Each partition is led by a server and kept by the nodes.
+pub struct QuorumStore<C> {
+    /// The nodes, and what is on its way to them.
+    driver: Driver<C>,
+    /// The partitions, and this server's part in each.
+    parts: Partitions,
+    /// Which servers live, and whether this one leaves.
+    membership: Membership,
+    /// Where outcomes and notices go: to calls here, and to other servers.
+    delivery: Delivery,
+    /// Cleanups that no call waits for.
+    chores: Arc<Chores>,
+    clock: Arc<dyn Clock>,
+    /// With one node: what the last beat showed, if the node has lost its memory.
+    loss: watch::Sender<Option<Arc<Loss>>>,
+}
+
+/// An acquire in flight. Dropped so, or with an unknown outcome, it is cleaned up.
+struct Asking<'a> {
+    chores: &'a Chores,
+    name: &'a LockName,
+    call: Call,
+    is_over: bool,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.chores.add(Chore(self.name.clone(), Command::DropCall(self.call)));
+        }
+    }
+}
+
+impl<C: Carrier> QuorumStore<C> {
+    /// A store of the cluster that `mark` describes, which leads nothing yet: [`Self::run`] asks for the lead.
+    pub fn new(carrier: C, mark: Mark, clock: Arc<dyn Clock>, limits: &Limits, notices: Arc<dyn Notices>) -> Self {
+        let me = ServerId(*Uuid::new_v4().as_bytes().first_chunk().unwrap_or(&[0; 12]));
+        let (nodes, partitions) = (mark.members.len(), mark.partitions);
+        Self {
+            driver: Driver::new(carrier, mark),
+            parts: Partitions::new(partitions, me, nodes, limits.waiters_per_lock),
+            membership: Membership::of(Election::new(me, nodes, partitions, Instant::now())),
+            delivery: Delivery::new(me, notices),
+            chores: Arc::default(),
+            clock,
+            loss: watch::Sender::new(None),
+        }
+    }
+
+    /// The same, sharing locks with classic clients unless the prefix is empty. For one node, which has the same prefix
+    /// for all servers. To be called before [`Self::run`].
+    #[must_use]
+    pub fn beside_classic(mut self, prefix: &str) -> Self {
+        let prefix: Arc<str> = prefix.into();
+        if !prefix.is_empty() {
+            self.parts.iter_mut().for_each(|part| part.share.get_mut().beside_classic(&prefix));
+        }
+        self.driver.prefix = Some(prefix);
+        self
+    }
+
+    /// Leads partitions, talks with the servers that lead the others, and does chores. Never ends; one task is to poll
+    /// it for as long as the store is used.
+    pub async fn run(&self) {
+        join(self.run_without_chores(), self.chores.run(self)).await;
+    }
+
+    /// The same, where something else does the chores.
+    async fn run_without_chores(&self) {
+        let nodes = self.driver.nodes();
+        let each = (0..nodes).map(|node| join3(self.driver.serve(node, self), self.beat(node), self.hear(node)));
+        let transport = self.delivery.run(&self.driver.carrier, nodes);
+        join4(join_all(each), transport, self.tend(), self.begin_memberships()).await;
+    }
+
+    /// The same, measured by these metrics. To be called before [`Self::run`].
+    #[must_use]
+    pub fn measured(mut self, metrics: Arc<PartitionMetrics>) -> Self {
+        self.parts.metrics = metrics;
+        self
+    }
+
+    /// Whether calls can be answered here: this server hears a majority of the nodes, and knows a leader of each
+    /// partition, or did a moment ago. A change of a leader makes no server unready: all would be at the same time.
+    pub fn is_ready(&self) -> bool {
+        let now = self.clock.now();
+        let is_heard = |part: &Part| part.share.lock().lead().is_none_or(|lead| lead.is_heard(now));
+        let led_lately = self.parts.all_led_at.lock().is_some_and(|at| at.elapsed() < LEADERLESS_TIME_MAX);
+        led_lately && self.membership.election.lock().hears_majority(Instant::now()) && self.parts.iter().all(is_heard)
+    }
+
+    /// Notes who leads, for health and metrics.
+    fn measure(&self) {
+        let (mut led, mut without) = (0, 0);
+        for part in self.parts.iter() {
+            if part.share.lock().lead().is_some() {
+                led += 1;
+            } else if part.leader.lock().is_none() {
+                without += 1;
+            }
+        }
+        if without == 0 {
+            *self.parts.all_led_at.lock() = Some(Instant::now());
+        }
+        let peers = self.membership.election.lock().living(Instant::now()).count() - 1;
+        self.parts.metrics.led.set(led);
+        self.parts.metrics.without_leader.set(without);
+        self.parts.metrics.peers.set(i64::try_from(peers).unwrap_or(i64::MAX));
+    }
+
+    /// How many partitions this server leads.
+    pub fn leads(&self) -> usize {
+        self.parts.iter().filter(|part| part.share.lock().lead().is_some()).count()
+    }
+
+    /// Resolves when nothing that was posted is left to do.
+    pub async fn chores_done(&self) {
+        self.chores.done().await;
+    }
+
+    /// To be taken before the clock is read for what it is used for.
+    fn exit(&self, partition: usize) -> Exit<'_> {
+        self.delivery.exit(&self.parts[partition].carried)
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.membership.is_leaving()
+    }
+
+    fn place(&self, name: &LockName) -> Place {
+        Place::of(name, self.driver.mark.partitions)
+    }
+
+    async fn acquire(&self, name: &LockName, acquire: Acquire) -> Answer {
+        // A partition's time is no date, so this server's clock bounds what a client may demand.
+        if let Some(refusal) = acquire.refusal(self.clock.now()) {
+            return Ok(Timed::act(|| refusal.into()));
+        }
+        let mut asking = Asking { chores: &self.chores, name, call: acquire.call, is_over: false };
+        let answer = self.carry_out(name, Command::Acquire(acquire)).await;
+        asking.is_over = answer.as_ref().map_or_else(StoreError::is_nothing_done, |_| true);
+        answer
+    }
+
+    /// Claims. While the leader changes a claim may fail; the call waits on, and claims again when a leader is known.
+    async fn claim(&self, name: &LockName, call: Call, claim: Command) -> Answer {
+        let sent = Instant::now();
+        match self.claim_once(name, call, claim).await {
+            Err(StoreError::Unavailable(_) | StoreError::TooLate | StoreError::OutcomeUnknown(_))
+                if self.parts[self.place(name).partition].carried.lock().claim_failed(call) =>
+            {
+                Ok(Timed { sent, outcome: AcquireOutcome::Queued.into() })
+            }
+            answer => answer,
+        }
+    }
+
+    /// A leader that does not know the request may be a new one, to which it was not presented yet.
+    async fn claim_once(&self, name: &LockName, call: Call, claim: Command) -> Answer {
+        let answer = self.carry_out(name, claim).await?;
+        if answer.outcome != Outcome::Acquire(AcquireOutcome::Unknown) {
+            return Ok(answer);
+        }
+        let part = &self.parts[self.place(name).partition];
+        let acquire = part.carried.lock().get(call).cloned();
+        match acquire {
+            Some(acquire) => self.carry_out(name, Command::Acquire(acquire)).await,
+            None => Ok(answer),
+        }
+    }
+
+    /// Gives up. To a leader that does not know the request the call may be about to be presented, or be on its way: it
+    /// must not be granted the lock there when nobody waits any more.
+    async fn give_up(&self, name: &LockName, call: Call) -> Answer {
+        let answer = self.carry_out(name, Command::GiveUp(call)).await?;
+        if answer.outcome == Outcome::Acquire(AcquireOutcome::Unknown) {
+            self.post(name, Command::DropCall(call));
+        }
+        Ok(answer)
+    }
+}
+
+impl<C: Carrier> DoChore for QuorumStore<C> {
+    async fn do_chore(&self, Chore(name, command): &Chore) -> Result<(), StoreError> {
+        self.carry_out(name, command.clone()).await.map(drop)
+    }
+}
+
+impl<C: Carrier> Store for QuorumStore<C> {
+    async fn run(&self, name: &LockName, command: Command) -> Answer {
+        match command {
+            Command::Acquire(acquire) => self.acquire(name, acquire).await,
+            Command::Claim(call, _) => self.claim(name, call, command).await,
+            Command::GiveUp(call) => self.give_up(name, call).await,
+            command => self.carry_out(name, command).await,
+        }
+    }
+
+    fn post(&self, name: &LockName, command: Command) {
+        if let Command::DropCall(call) = command {
+            self.parts[self.place(name).partition].carried.lock().drop_call(call, Instant::now());
+        }
+        self.chores.add(Chore(name.clone(), command));
+    }
+
+    fn ahead(&self, name: &LockName, call: Call) -> Option<u64> {
+        let Place { partition, hash } = self.place(name);
+        let part = &self.parts[partition];
+        match part.share.lock().lead() {
+            Some(lead) => lead.ahead(name, hash, call),
+            None => part.carried.lock().ahead(call),
+        }
+    }
+
+    async fn watch(&self) -> Result<(), StoreError> {
+        self.watch_all().await
+    }
+
+    async fn list(&self, prefix: &str, from: Option<&str>, limit: usize) -> Result<Page, StoreError> {
+        self.list_page(prefix, from, limit).await
+    }
+}

@@ -1,0 +1,118 @@
+//! The partitions, as far as this server has to do with them.
+
+use super::QuorumStore;
+use crate::{
+    store::quorum::{
+        membership::election::Known,
+        nodes::{carrier::Carrier, driver},
+        paxos::{
+            ballot::{ServerId, TransferId},
+            message::{Answer, Request},
+        },
+        proposer::{
+            role::{Share, Tag},
+            waiters::Carried,
+        },
+    },
+    sync::{Mutex, Notify},
+    telemetry::metrics::PartitionMetrics,
+};
+use std::{ops::Deref, sync::Arc};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+/// A partition, as far as this server has to do with it. A task that locks several of these mutexes locks them in this
+/// order, and that of the election after them.
+pub(super) struct Part {
+    pub(super) share: Mutex<Share>,
+    /// The calls that wait through this server.
+    pub(super) carried: Arc<Mutex<Carried>>,
+    /// The other server that leads, if one is known.
+    pub(super) leader: Mutex<Option<Known>>,
+}
+
+/// All partitions of the store.
+pub(super) struct Partitions {
+    each: Box<[Part]>,
+    /// Notified when a partition has another leader.
+    pub(super) led_anew: Notify,
+    /// When each partition had a leader that this server knew.
+    pub(super) all_led_at: Mutex<Option<Instant>>,
+    pub(super) metrics: Arc<PartitionMetrics>,
+}
+
+impl Partitions {
+    /// Partitions in which this server stands by.
+    pub(super) fn new(partitions: u16, me: ServerId, nodes: usize, waiters_max: usize) -> Self {
+        let part = |number| Part {
+            share: Mutex::new(Share::new(number, me, nodes, waiters_max)),
+            carried: Arc::default(),
+            leader: Mutex::default(),
+        };
+        Self::of((0..partitions).map(part).collect(), Arc::default())
+    }
+
+    pub(super) fn of(each: Box<[Part]>, metrics: Arc<PartitionMetrics>) -> Self {
+        Self { each, led_anew: Notify::new(), all_led_at: Mutex::default(), metrics }
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Part> {
+        self.each.iter_mut()
+    }
+}
+
+impl Deref for Partitions {
+    type Target = [Part];
+
+    fn deref(&self) -> &[Part] {
+        &self.each
+    }
+}
+
+impl<C: Carrier> driver::Partitions for QuorumStore<C> {
+    type Tag = Tag;
+
+    fn reconnected(&self, node: usize) {
+        self.parts.iter().for_each(|part| part.share.lock().reconnected(node));
+    }
+
+    fn requests(&self, node: usize, first: usize, mut take: impl FnMut(usize, Tag, Request) -> bool) -> usize {
+        let glance = self.clock.now();
+        for at in (0..self.parts.len()).map(|step| (first + step) % self.parts.len()) {
+            let mut share = self.parts[at].share.lock();
+            if !share.may_have_next(node, glance) {
+                continue;
+            }
+            while let Some((tag, request)) = share.next(node, self.clock.now(), transfer) {
+                if !take(at, tag, request) {
+                    return at + 1;
+                }
+            }
+        }
+        first
+    }
+
+    fn answered(&self, node: usize, at: usize, tag: Tag, answer: Answer) {
+        let mut share = self.parts[at].share.lock();
+        let exit = self.exit(at);
+        // Read under the mutex: a promise that another task has taken is before it, too.
+        let now = self.clock.now();
+        let led = share.lead().is_some();
+        if share.answered(node, tag, answer, now, &exit) {
+            self.begin_to_lead(at, &mut share, now, &exit);
+        } else if led && share.lead().is_none() {
+            self.parts.metrics.leads_lost.inc();
+            // A call that was refused by this leader asks the next one, which may be known already.
+            self.parts.led_anew.notify_waiters();
+        }
+        self.ask_heir(at, &mut share);
+    }
+
+    fn broke(&self, node: usize, at: usize) -> bool {
+        self.parts[at].share.lock().breaks(node, self.clock.now())
+    }
+}
+
+fn transfer() -> TransferId {
+    TransferId(Uuid::new_v4().as_u128())
+}

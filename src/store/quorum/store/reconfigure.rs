@@ -1,0 +1,57 @@
+//! Going on with another list of nodes: a node was replaced.
+//!
+//! The server stays the same to clients and to other servers: it keeps its id, the calls that wait through it, and the
+//! numbers of its beats and notices. What it leads it leads no more, because nothing that it asked the nodes of the old
+//! list counts among those of the new one; it asks for the same lead there, by a ballot that it has never used.
+
+use super::{
+    QuorumStore,
+    partitions::{Part, Partitions},
+};
+use crate::{
+    store::quorum::{
+        membership::election::Election,
+        nodes::{carrier::Carrier, driver::Driver},
+        paxos::node::Mark,
+    },
+    sync::Mutex,
+};
+use std::sync::Arc;
+use tokio::{sync::watch, time::Instant};
+
+impl<C: Carrier> QuorumStore<C> {
+    /// The store of the same server on the nodes of a newer list of its cluster. The store before must not run any
+    /// more; callers that it still has learn that their outcome is unknown.
+    pub(super) fn succeed(before: &Self, carrier: C, mark: Mark) -> Self {
+        let (me, nodes, now) = (before.delivery.me, mark.members.len(), before.clock.now());
+        let nothing = Election::new(me, nodes, mark.partitions, Instant::now());
+        let membership = before.membership.move_to(nothing);
+        let part = |(number, part): (u16, &Part)| {
+            let mut share = part.share.lock();
+            let has_led = share.lead().is_some();
+            share.resign(now, &before.exit(usize::from(number)));
+            let mut next = share.among_others();
+            if has_led && !before.is_leaving() {
+                next.ask(membership.election.lock().highest(number), now);
+            }
+            Part { share: Mutex::new(next), carried: Arc::clone(&part.carried), leader: Mutex::default() }
+        };
+        let each = (0..mark.partitions).zip(before.parts.iter()).map(part).collect();
+        let mut parts = Partitions::of(each, Arc::clone(&before.parts.metrics));
+        *parts.all_led_at.get_mut() = *before.parts.all_led_at.lock();
+        before.parts.led_anew.notify_waiters();
+        // What was on its way to streams and waiters is lost.
+        before.delivery.lost();
+        let mut driver = Driver::new(carrier, mark);
+        driver.prefix.clone_from(&before.driver.prefix);
+        Self {
+            driver,
+            parts,
+            membership,
+            delivery: before.delivery.share(),
+            chores: Arc::clone(&before.chores),
+            clock: Arc::clone(&before.clock),
+            loss: watch::Sender::new(None),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! The way of a command: to the lead of its partition in this server, or to the server that has it.
+
+use super::QuorumStore;
+use crate::{
+    domain::{
+        command::Command,
+        limits::{ANSWER_TIME_MAX, COMMAND_WINDOW},
+        name::LockName,
+        time::StoreTime,
+    },
+    store::{
+        Answer, StoreError, Timed,
+        quorum::{
+            membership::election::Known,
+            nodes::carrier::Carrier,
+            paxos::ballot::Ballot,
+            proposer::{
+                delivery::{Asker, Confirmed},
+                leading::Job,
+                place::Place,
+                waiters::QueuePlace,
+            },
+            rpc::messages::{Done, Refusal, Work},
+        },
+    },
+};
+use std::pin::pin;
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout, timeout_at},
+};
+
+/// Why work was not done at a leader.
+pub(super) enum NotDone {
+    /// Certainly nothing was done, and another leader may do it in a moment.
+    NotThere(StoreError),
+    /// To be told to the caller.
+    Fails(StoreError),
+}
+
+impl<C: Carrier> QuorumStore<C> {
+    /// Carries a command out, and waits until a majority has its batch. Where nobody leads, or somebody else than this
+    /// server thought, it waits for the leader.
+    pub(super) async fn carry_out(&self, name: &LockName, command: Command) -> Answer {
+        self.carry_out_in_time(name, command).await.map_err(|why| self.explained(why))
+    }
+
+    /// The same error with what is wrong with the nodes, if so few are left that no majority can answer.
+    pub(super) fn explained(&self, error: StoreError) -> StoreError {
+        let Some(why) = self.driver.health.no_majority(&self.driver.mark.members) else { return error };
+        match error {
+            StoreError::Unavailable(text) => StoreError::Unavailable(format!("{text}; {why}")),
+            StoreError::OutcomeUnknown(text) => StoreError::OutcomeUnknown(format!("{text}; {why}")),
+            other => other,
+        }
+    }
+
+    async fn carry_out_in_time(&self, name: &LockName, command: Command) -> Answer {
+        let place = self.place(name);
+        let Confirmed { outcome: Timed { sent, outcome }, place: queued_at } =
+            match self.carry_out_once(name, place, &command).await {
+                Err(NotDone::NotThere(_)) => Box::pin(self.carry_out_by_next_leader(name, place, &command)).await?,
+                done => done?,
+            };
+        let carried = &self.parts[place.partition].carried;
+        match command {
+            Command::Acquire(acquire) => carried.lock().acquired(name, acquire, queued_at, &outcome),
+            command @ (Command::Claim(..) | Command::GiveUp(_)) => {
+                carried.lock().answered(&command, queued_at, &outcome);
+            }
+            _ => {}
+        }
+        Ok(Timed { sent, outcome })
+    }
+
+    /// Waits for a leader, for a command that none was there for.
+    async fn carry_out_by_next_leader(
+        &self,
+        name: &LockName,
+        place: Place,
+        command: &Command,
+    ) -> Result<Confirmed, StoreError> {
+        let until = Instant::now() + ANSWER_TIME_MAX;
+        loop {
+            let mut led_anew = pin!(self.parts.led_anew.notified());
+            led_anew.as_mut().enable();
+            let why = match self.carry_out_once(name, place, command).await {
+                Err(NotDone::NotThere(why)) => why,
+                done => return Ok(done?),
+            };
+            if timeout_at(until, led_anew).await.is_err() {
+                return Err(why);
+            }
+        }
+    }
+
+    async fn carry_out_once(&self, name: &LockName, place: Place, command: &Command) -> Result<Confirmed, NotDone> {
+        let (reply, outcome) = oneshot::channel();
+        if !self.submit_here(name, place, command, reply)? {
+            return self.carry_out_there(name, place.partition, command).await;
+        }
+        self.driver.submitted();
+        match timeout(ANSWER_TIME_MAX, outcome).await {
+            Ok(Ok(confirmed)) => confirmed.map_err(not_done),
+            // The leader is dropped only with this store.
+            Ok(Err(_)) => Err(not_done(Refusal::Deposed)),
+            Err(_) => {
+                let who =
+                    if self.has_one_node() { "Redis did not answer" } else { "no majority of the nodes answered" };
+                Err(NotDone::Fails(StoreError::OutcomeUnknown(format!("{who} within {ANSWER_TIME_MAX:?}"))))
+            }
+        }
+    }
+
+    /// Hands a command to this server's own lead. False if it has none.
+    fn submit_here(
+        &self,
+        name: &LockName,
+        Place { partition, hash }: Place,
+        command: &Command,
+        reply: oneshot::Sender<Result<Confirmed, Refusal>>,
+    ) -> Result<bool, NotDone> {
+        let mut share = self.parts[partition].share.lock();
+        let exit = self.exit(partition);
+        // Read under the mutex: within a partition, time never goes back.
+        let now = self.clock.now();
+        let Some(lead) = share.lead() else { return Ok(false) };
+        if let Some(why) = lead.refusal(now) {
+            return Err(not_done(why));
+        }
+        let (from, not_after) = (self.delivery.me, lead.time(now).after(COMMAND_WINDOW));
+        let (name, command, asker) = (name.clone(), command.clone(), Asker::Here(reply, exit.since));
+        lead.submit(Job { name, hash, command, from, not_after, asker }, now, &exit);
+        Ok(true)
+    }
+
+    async fn carry_out_there(
+        &self,
+        name: &LockName,
+        partition: usize,
+        command: &Command,
+    ) -> Result<Confirmed, NotDone> {
+        let known = self.leader_of(partition)?;
+        // What a lease has left counts from before the frame leaves.
+        let sent = Instant::now();
+        match self.ask(partition, known, Work::Run(name.clone(), command.clone())).await? {
+            Done::Outcome { outcome, place: number, ahead } => {
+                let place = QueuePlace { ballot: known.ballot, number, ahead };
+                Ok(Confirmed { outcome: Timed { sent, outcome }, place })
+            }
+            other => Err(strange(&other)),
+        }
+    }
+
+    /// The other server that leads a partition.
+    pub(super) fn leader_of(&self, partition: usize) -> Result<Known, NotDone> {
+        (*self.parts[partition].leader.lock()).ok_or_else(|| NotDone::NotThere(no_leader()))
+    }
+
+    /// Asks another server, the leader of a partition, for some work.
+    pub(super) async fn ask(&self, partition: usize, known: Known, work: Work) -> Result<Done, NotDone> {
+        let number = u16::try_from(partition).unwrap_or(u16::MAX);
+        let not_after = known.at(self.clock.now()).after(COMMAND_WINDOW);
+        let question = self.delivery.courier.ask(known.ballot.server, (number, known.ballot), not_after, work);
+        match timeout(ANSWER_TIME_MAX, question.reply()).await {
+            Ok(Some((now, result))) => {
+                self.note_time(partition, known.ballot, now);
+                if result == Err(Refusal::NotLeader) {
+                    self.forget_leader(partition, known.ballot);
+                }
+                result.map_err(not_done)
+            }
+            Ok(None) => {
+                self.forget_leader(partition, known.ballot);
+                Err(NotDone::NotThere(no_leader()))
+            }
+            Err(_) => {
+                self.delivery.courier.unanswered(known.ballot.server, self.driver.nodes());
+                Err(NotDone::Fails(StoreError::OutcomeUnknown(format!(
+                    "the server that leads the partition of this lock did not answer within {ANSWER_TIME_MAX:?}"
+                ))))
+            }
+        }
+    }
+
+    /// What a leader's reply says of the partition's time.
+    fn note_time(&self, partition: usize, ballot: Ballot, time: StoreTime) {
+        let heard = self.clock.now();
+        if let Some(known) = &mut *self.parts[partition].leader.lock()
+            && known.ballot == ballot
+            && known.at(heard) < time
+        {
+            (known.time, known.heard) = (time, heard);
+        }
+    }
+
+    /// The server that was taken for the leader does not lead by this ballot.
+    fn forget_leader(&self, partition: usize, ballot: Ballot) {
+        self.parts[partition].leader.lock().take_if(|known| known.ballot == ballot);
+    }
+}
+
+pub(super) fn not_done(why: Refusal) -> NotDone {
+    match why {
+        Refusal::NotLeader => NotDone::NotThere(no_leader()),
+        Refusal::TooLate => NotDone::Fails(StoreError::TooLate),
+        Refusal::Unheard => NotDone::Fails(unheard()),
+        Refusal::Overloaded => NotDone::Fails(StoreError::Overloaded),
+        Refusal::Deposed => NotDone::Fails(StoreError::OutcomeUnknown(
+            "the server that led the partition of this lock lost the lead".to_owned(),
+        )),
+    }
+}
+
+impl From<NotDone> for StoreError {
+    fn from(why: NotDone) -> Self {
+        match why {
+            NotDone::NotThere(why) | NotDone::Fails(why) => why,
+        }
+    }
+}
+
+pub(super) fn strange(done: &Done) -> NotDone {
+    NotDone::Fails(StoreError::Corrupt(format!("another server answered a question with {done:?}")))
+}
+
+pub(super) fn no_leader() -> StoreError {
+    StoreError::Unavailable("no server leads the partition of this lock".to_owned())
+}
+
+pub(super) fn unheard() -> StoreError {
+    StoreError::Unavailable("the store does not answer the server that leads the partition of this lock".to_owned())
+}
