@@ -65,7 +65,7 @@ pub(super) async fn replace(args: &ReplaceArgs) -> Result<(), Failure> {
     let to = match plan {
         Plan::Decided(mark) => mark,
         Plan::Begin { from, to } => {
-            replacement.check(nodes, (&from, &to), &sight).await.map_err(|why| refused(&why))?;
+            replacement.check(nodes, &from, &to, &sight).await.map_err(|why| refused(&why))?;
             to
         }
     };

@@ -122,7 +122,7 @@ impl Cluster {
         let to = match plan {
             Plan::Decided(mark) => mark,
             Plan::Begin { from, to } => {
-                replacement.check(nodes, (&from, &to), &sight).await?;
+                replacement.check(nodes, &from, &to, &sight).await?;
                 to
             }
         };

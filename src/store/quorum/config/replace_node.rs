@@ -182,7 +182,8 @@ impl Replacement {
     pub async fn check(
         &self,
         nodes: &Connected<impl Carrier>,
-        (from, to): (&Mark, &Mark),
+        from: &Mark,
+        to: &Mark,
         sight: &Sight,
     ) -> Result<(), ReplaceError> {
         let carrier = &nodes.nodes;

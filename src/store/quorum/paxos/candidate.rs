@@ -7,7 +7,7 @@
 
 use super::{
     ballot::{Ballot, Position, Stamp, majority},
-    leader::Leader,
+    leader::{Leader, Tokens},
     message::{Answer, Cursor, Request},
     progress::Membership,
 };
@@ -174,7 +174,7 @@ impl Candidate {
         let content = std::mem::take(content);
         let leader = match &self.round {
             Round::ReadingKept { next, token: skip, .. } => {
-                Leader::begins(self.ballot, *next, time, [token.max(*skip); 2])
+                Leader::begins(self.ballot, *next, time, Tokens::all_answered(token.max(*skip)))
             }
             Round::Reading { members, .. } => Leader::new(self.ballot, position, time, token, members),
             Round::First | Round::Second(_) => return Step::Wait,

@@ -16,6 +16,22 @@ use std::{
 
 pub use super::progress::{Purpose, STAGED_BYTES_MAX, STAGED_RECORDS_MAX};
 
+/// The tokens of a sequencer that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tokens {
+    /// Tokens up to this one may have been answered.
+    pub acknowledged: u64,
+    /// The highest that was drawn.
+    pub drawn: u64,
+}
+
+impl Tokens {
+    /// All that were drawn may have been answered.
+    pub const fn all_answered(drawn: u64) -> Self {
+        Self { acknowledged: drawn, drawn }
+    }
+}
+
 /// Batches that are kept for nodes that are behind. A node that is further behind gets a snapshot.
 pub const RING_BATCHES_MAX: usize = 1024;
 
@@ -104,9 +120,9 @@ impl Leader {
     }
 
     /// Leads with a ballot that was never used, and begins this membership of the only node, which lost its memory.
-    /// Tokens up to `acknowledged` may have been answered, `token` is the highest that was drawn. Its first batch is to
-    /// be written next; then the node wants a snapshot.
-    pub fn begins(ballot: Ballot, next: Stamp, time: u64, [acknowledged, token]: [u64; 2]) -> Self {
+    /// Its first batch is to be written next; then the node wants a snapshot.
+    pub fn begins(ballot: Ballot, next: Stamp, time: u64, tokens: Tokens) -> Self {
+        let Tokens { acknowledged, drawn: token } = tokens;
         let leader = Self::new(ballot, Position::default(), time, token, &[None]);
         let (asked, confirmed) = (BTreeSet::new(), BTreeSet::new());
         Self {

@@ -10,7 +10,7 @@
 use super::{
     acceptor::Seen,
     ballot::{Ballot, Position, ServerId, Stamp},
-    leader::{Leader, Origin},
+    leader::{Leader, Origin, Tokens},
     wall_clocks::WallClocks,
 };
 use crate::domain::{limits::TOKEN_END, time::StoreTime};
@@ -281,7 +281,7 @@ impl Renumbering {
     pub fn begins(self, ballot: Ballot, next: Stamp, time: u64, drawn: u64) -> Option<Leader> {
         let skip = self.acknowledged.saturating_add(self.raise);
         let highest = self.token(drawn)?.max(skip);
-        (highest < TOKEN_END).then(|| Leader::begins(ballot, next, time, [skip, highest]))
+        (highest < TOKEN_END).then(|| Leader::begins(ballot, next, time, Tokens { acknowledged: skip, drawn: highest }))
     }
 }
 

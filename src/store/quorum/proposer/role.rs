@@ -5,7 +5,10 @@ mod memory;
 pub(crate) use memory::Begun;
 
 use super::place::Place;
-use super::{delivery::Exit, leading::Lead};
+use super::{
+    delivery::Exit,
+    leading::{Lead, Recovered},
+};
 use crate::{
     domain::time::StoreTime,
     store::{
@@ -206,16 +209,16 @@ impl Share {
                         self.role = Role::StandsBy;
                     }
                     Step::Lead { leader, content } => {
-                        let frozen_at = asking.frozen_at.unwrap_or(now);
-                        let times = [frozen_at, now];
                         let (of, max) = ((self.partition, tag.ballot), self.waiters_max);
                         // Ends as of another batch are not used: the leader before went on, and may have renewed
                         // leases.
                         // mutant: ends as of another batch
                         let as_of = |(at, _): &(Position, Renewals)| leader.origin() == Origin::Read(*at);
                         let renewals = asking.ends.take().filter(as_of).map(|(_, renewals)| renewals);
-                        let content = (content, renewals.as_ref().unwrap_or(&Renewals::MayBeMissing));
-                        match Lead::new(of, *leader, content, times, max, Place::hash_of) {
+                        let renewals = renewals.as_ref().unwrap_or(&Renewals::MayBeMissing);
+                        let frozen_at = asking.frozen_at.unwrap_or(now);
+                        let recovered = Recovered { content, renewals, frozen_at, now };
+                        match Lead::new(of, *leader, recovered, max, Place::hash_of) {
                             Ok(lead) => {
                                 let lead = lead.beside_classic(self.prefix.as_ref());
                                 if let Some(memory) = &mut self.memory {

@@ -139,7 +139,7 @@ impl<C: Carrier> QuorumStore<C> {
             }
             Work::List { .. } if not_after < time => return Err((time, Refusal::TooLate)),
             Work::List { prefix, slot, limit, budget } => {
-                lead.page((from, number), now, |locks, now| list::page(locks, (slot, limit, budget), &prefix, now));
+                lead.page((from, number), now, |locks, now| list::page(locks, slot, limit, budget, &prefix, now));
             }
             Work::Watch(beat) => {
                 self.delivery.courier.watches(from, beat, true);

@@ -112,7 +112,7 @@ impl<C: Carrier> QuorumStore<C> {
                 Some(known) => self.note_leader(at, known),
                 None => self.forget_dead(at, &living),
             }
-            self.look_after(at, [&living, &carriers], now);
+            self.look_after(at, &living, &carriers, now);
         }
         self.driver.wake_all();
     }
@@ -156,7 +156,7 @@ impl<C: Carrier> QuorumStore<C> {
     }
 
     /// What a server does for a partition with each beat.
-    fn look_after(&self, at: usize, [living, carriers]: [&BTreeSet<ServerId>; 2], now: Instant) {
+    fn look_after(&self, at: usize, living: &BTreeSet<ServerId>, carriers: &BTreeSet<ServerId>, now: Instant) {
         let part = &self.parts[at];
         let number = u16::try_from(at).unwrap_or(u16::MAX);
         part.carried.lock().forget_dropped(now);

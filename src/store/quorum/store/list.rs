@@ -166,7 +166,9 @@ impl<C: Carrier> QuorumStore<C> {
 /// A page of a partition for another server.
 pub(super) fn page(
     locks: &Partition<Outbox>,
-    (slot, limit, budget): (u64, u32, u32),
+    slot: u64,
+    limit: u32,
+    budget: u32,
     prefix: &str,
     now: StoreTime,
 ) -> Done {

@@ -50,7 +50,7 @@ impl<C: Carrier> QuorumStore<C> {
     pub(super) fn sees(&self, seen: &[Seen], asked: StoreTime) {
         for (at, (part, seen)) in self.parts.iter().zip(seen).enumerate() {
             let mut share = part.share.lock();
-            if share.sees(seen, [asked, self.clock.now()], &self.exit(at)) {
+            if share.sees(seen, asked, self.clock.now(), &self.exit(at)) {
                 self.parts.metrics.leads_lost.inc();
             }
         }

@@ -12,7 +12,7 @@ use fencepost::{
         acceptor::{Incarnation, Seen},
         ballot::{Position, Stamp},
         candidate::{Candidate, Question, Step},
-        leader::{Heard, Leader, Purpose},
+        leader::{Heard, Leader, Purpose, Tokens},
         message::Answer,
         recovery::{Admission, BUSY_WAIT, Decision, Known, Renumbering, Sight, Situation},
         wall_clocks::WallClocks,
@@ -251,7 +251,8 @@ impl World {
         let mut leader = renumbering.begins(self.ballot(attempt), admission.next, 0, mem.counter)?;
         let keeps_tokens = self.is(Mistake::KeepsTokens);
         if keeps_tokens {
-            leader = Leader::begins(self.ballot(attempt), admission.next, 0, [skip.max(mem.counter); 2]);
+            leader =
+                Leader::begins(self.ballot(attempt), admission.next, 0, Tokens::all_answered(skip.max(mem.counter)));
         }
         let renumbered = |token| if keeps_tokens { token } else { renumbering.token(token).expect("tokens are left") };
         let holder = mem.holder.map(|(client, token)| (client, renumbered(token)));

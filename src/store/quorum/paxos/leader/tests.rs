@@ -98,7 +98,7 @@ const OTHERS: Position = Position { ballot: Ballot { round: 4, ..OWN }, seq: 1 }
 
 /// A leader that is to begin a membership of the only node, and the question that it has sent for that.
 fn beginner() -> (Leader, Purpose) {
-    let mut leader = Leader::begins(OWN, NEXT, 0, [7, 9]);
+    let mut leader = Leader::begins(OWN, NEXT, 0, Tokens { acknowledged: 7, drawn: 9 });
     assert_eq!(leader.next(0), None);
     leader.write(Changes { token: 9, ..Changes::default() });
     leader.stage(0, TransferId(1), []);

@@ -30,7 +30,7 @@ fn seconds(seconds: u64) -> StoreTime {
 /// A server that remembers a ballot, in a membership that it has begun.
 fn with_memory(round: u64) -> Alone {
     let mut it = Alone::new(ME);
-    it.remembers(&Leader::begins(ballot(round), Stamp(1), 0, [0, 0]), START);
+    it.remembers(&Leader::begins(ballot(round), Stamp(1), 0, Tokens::all_answered(0)), START);
     it
 }
 
@@ -151,7 +151,7 @@ fn what_the_node_kept_is_gone_on_with_when_the_earlier_clock_shows_what_the_late
 #[test]
 fn who_has_begun_a_membership_waits_for_the_node() {
     let mut it = with_stranger(with_memory(2), 0);
-    it.remembers(&Leader::begins(ballot(3), NEXT, 0, [0, 0]), seconds(2));
+    it.remembers(&Leader::begins(ballot(3), NEXT, 0, Tokens::all_answered(0)), seconds(2));
     assert_eq!(decision(&it, seconds(9), None, false), Decision::Wait);
     // The node is lost again before it has taken that.
     let again = Seen::Stranger { next: Stamp(8), written: ballot(0) };
@@ -167,7 +167,7 @@ fn who_has_begun_a_membership_waits_for_the_node() {
 
 #[test]
 fn grants_that_were_not_answered_get_tokens_above_the_skip() {
-    let mut leader = Leader::begins(ballot(1), NEXT, 0, [10, 12]);
+    let mut leader = Leader::begins(ballot(1), NEXT, 0, Tokens { acknowledged: 10, drawn: 12 });
     let renumbering = Renumbering::of(&leader, 100);
     assert_eq!([9, 10, 11, 12].map(|token| renumbering.token(token)), [9, 10, 101, 102].map(Some));
     assert_eq!(renumbering.token(TOKEN_END - 20), None);
@@ -175,7 +175,7 @@ fn grants_that_were_not_answered_get_tokens_above_the_skip() {
     assert_eq!((next.token_and_time(), next.acknowledged_token()), ((102, 3), 100));
     assert_eq!(renumbering.begins(ballot(2), Stamp(8), 3, TOKEN_END - 20), None);
     // Nothing was drawn since.
-    leader = Leader::begins(ballot(1), NEXT, 0, [10, 10]);
+    leader = Leader::begins(ballot(1), NEXT, 0, Tokens::all_answered(10));
     let next = Renumbering::of(&leader, 100).begins(ballot(2), Stamp(8), 3, 10).unwrap();
     assert_eq!((next.token_and_time().0, next.acknowledged_token()), (100, 100));
 }

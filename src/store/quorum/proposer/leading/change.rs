@@ -268,7 +268,11 @@ mod tests {
                     leader::Leader,
                     progress::Membership,
                 },
-                proposer::{delivery::Asker, leading::Job, waiters::Carried},
+                proposer::{
+                    delivery::Asker,
+                    leading::{Job, Recovered},
+                    waiters::Carried,
+                },
                 rpc::transport::Courier,
             },
         },
@@ -301,9 +305,14 @@ mod tests {
         let (now, ballot) = (StoreTime::from_micros(7_000_000), Ballot { round: 1, server: ME });
         let member = Some(Membership { stamp: Stamp(1), accepted: Position::default() });
         let leader = Leader::new(ballot, Position::default(), 0, 0, &[member]);
-        let mut lead =
-            Lead::new((0, ballot), leader, (Content::default(), &Renewals::MayBeMissing), [now, now], 9, |_| 0)
-                .unwrap();
+        let mut lead = Lead::new(
+            (0, ballot),
+            leader,
+            Recovered { content: Content::default(), renewals: &Renewals::MayBeMissing, frozen_at: now, now },
+            9,
+            |_| 0,
+        )
+        .unwrap();
         let (courier, carried) = (Courier::new(), Mutex::<Carried>::default());
         let (notices, since) = (TestNotices::default(), tokio::time::Instant::now());
         let exit = Exit { me: ME, notices: &notices, courier: &courier, carried: &carried, since };

@@ -87,14 +87,25 @@ pub(crate) struct Lead {
 /// How long what a turn holds back may wait for a majority before no further turns are run. It is as long as callers
 /// wait, so the memory for answers is bounded by what they can ask in that time.
 const SILENCE_MAX: Duration = ANSWER_TIME_MAX;
+
+/// What a leader goes on from.
+pub(crate) struct Recovered<'a> {
+    /// What the most recent of the nodes keeps.
+    pub(crate) content: Content,
+    /// The renewals that no record has.
+    pub(crate) renewals: &'a Renewals,
+    /// When no older leader could write any more, on the clock of this server.
+    pub(crate) frozen_at: StoreTime,
+    /// What that clock shows now.
+    pub(crate) now: StoreTime,
+}
+
 impl Lead {
-    /// Goes on from what was read. `frozen_at` is when no older leader could write any more, on the server's clock.
-    /// `hash` is that of a name.
+    /// Goes on from what was read. `hash` is that of a name.
     pub(crate) fn new(
         (partition, ballot): (u16, Ballot),
         leader: Leader,
-        (content, renewals): (Content, &Renewals),
-        [frozen_at, now]: [StoreTime; 2],
+        Recovered { content, renewals, frozen_at, now }: Recovered<'_>,
         waiters_max: usize,
         hash: impl Fn(&LockName) -> u64,
     ) -> Result<Self, Unreadable> {

@@ -79,7 +79,7 @@ mod tests {
                 },
                 proposer::{
                     delivery::{Asker, Exit},
-                    leading::Job,
+                    leading::{Job, Recovered},
                 },
                 rpc::transport::Courier,
             },
@@ -124,9 +124,14 @@ mod tests {
         let (now, ballot) = (StoreTime::from_micros(7_000_000), Ballot { round: 1, server: ME });
         let member = Some(Membership { stamp: HOME, accepted: Position::default() });
         let leader = Leader::new(ballot, Position::default(), 0, 40, &[member]);
-        let mut lead =
-            Lead::new((0, ballot), leader, (Content::default(), &Renewals::MayBeMissing), [now; 2], 9, Place::hash_of)
-                .unwrap();
+        let mut lead = Lead::new(
+            (0, ballot),
+            leader,
+            Recovered { content: Content::default(), renewals: &Renewals::MayBeMissing, frozen_at: now, now },
+            9,
+            Place::hash_of,
+        )
+        .unwrap();
         let (courier, carried) = (Courier::new(), Mutex::default());
         let (notices, since) = (TestNotices::default(), tokio::time::Instant::now());
         let exit = Exit { me: ME, notices: &notices, courier: &courier, carried: &carried, since };

@@ -66,8 +66,14 @@ impl Bench {
     fn new() -> Self {
         let member = Some(Membership { stamp: Stamp(1), accepted: Position::default() });
         let leader = Leader::new(BALLOT, Position::default(), 0, 0, &[member]);
-        let lead = Lead::new((0, BALLOT), leader, (Content::default(), &Renewals::MayBeMissing), [START; 2], 9, |_| 0)
-            .unwrap();
+        let lead = Lead::new(
+            (0, BALLOT),
+            leader,
+            Recovered { content: Content::default(), renewals: &Renewals::MayBeMissing, frozen_at: START, now: START },
+            9,
+            |_| 0,
+        )
+        .unwrap();
         let (courier, carried) = (Courier::new(), Mutex::default());
         Self { lead, notices: TestNotices::default(), courier, carried, since: Instant::now() }
     }
@@ -253,8 +259,14 @@ fn what_no_node_takes_is_bounded() {
     let (now, ballot) = (StoreTime::from_micros(7_000_000), Ballot { round: 1, ..Ballot::default() });
     let member = Some(Membership { stamp: Stamp(1), accepted: Position::default() });
     let leader = Leader::new(ballot, Position::default(), 0, 0, &[member]);
-    let mut lead =
-        Lead::new((0, ballot), leader, (Content::default(), &Renewals::MayBeMissing), [now, now], 1, |_| 0).unwrap();
+    let mut lead = Lead::new(
+        (0, ballot),
+        leader,
+        Recovered { content: Content::default(), renewals: &Renewals::MayBeMissing, frozen_at: now, now },
+        1,
+        |_| 0,
+    )
+    .unwrap();
     let later = now.after(2 * SILENCE_MAX);
     assert!(lead.is_heard(later), "nobody waits");
     // A read changes nothing, so it fills no batch.

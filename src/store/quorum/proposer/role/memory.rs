@@ -66,7 +66,7 @@ impl Memory {
 
 impl Share {
     /// With one node: takes what a beat that was sent at `asked` has seen. Returns whether a lead ended by that.
-    pub(crate) fn sees(&mut self, seen: &Seen, [asked, now]: [StoreTime; 2], exit: &Exit<'_>) -> bool {
+    pub(crate) fn sees(&mut self, seen: &Seen, asked: StoreTime, now: StoreTime, exit: &Exit<'_>) -> bool {
         let Some(memory) = &mut self.memory else { return false };
         match memory.alone.sees(seen, asked, now) {
             Sight::Nothing => false,

@@ -27,7 +27,7 @@ use crate::{
             },
             proposer::{
                 delivery::{Asker, Confirmed},
-                leading::SILENCE_MAX,
+                leading::{Recovered, SILENCE_MAX},
                 waiters::{Carried, QueuePlace},
             },
             rpc::transport::Courier,
@@ -88,8 +88,14 @@ impl Bench {
         let member = Some(Membership { stamp: HOME, accepted: Position::default() });
         let leader = Leader::new(BALLOT, Position::default(), 0, 0, &[member]);
         let now = StoreTime::from_micros(7_000_000);
-        let lead =
-            Lead::new((0, BALLOT), leader, (Content::default(), &Renewals::MayBeMissing), [now; 2], 9, |_| 0).unwrap();
+        let lead = Lead::new(
+            (0, BALLOT),
+            leader,
+            Recovered { content: Content::default(), renewals: &Renewals::MayBeMissing, frozen_at: now, now },
+            9,
+            |_| 0,
+        )
+        .unwrap();
         let lead = lead.beside_classic(Some(&"lock:".into()));
         let (notices, courier, carried) = (TestNotices::default(), Courier::new(), Mutex::default());
         let mut bench = Self { lead, node, sent: Vec::new(), now, notices, courier, carried };
