@@ -39,7 +39,7 @@ impl Config {
     }
 }
 
-/// The limits of docs/operating.md, and what a busy machine may add.
+/// The limits of docs/operating/limits.md, and what a busy machine may add.
 pub(crate) const BOUNDS: Bounds = Bounds { claim_window: 3_000_000_000, beats: 1_000_000_000, slack: 2_000_000_000 };
 
 /// The server built beside this program.

@@ -116,14 +116,14 @@ fn every_metric_is_exported_with_help_type_and_unit() {
     for name in families.as_object().unwrap().keys() {
         assert!(METRICS.iter().any(|(known, ..)| known == name), "{name} is not in the list");
     }
-    let docs = include_str!("../../../docs/operating.md");
+    let docs = include_str!("../../../docs/operating/monitoring.md");
     for (name, kind, _) in METRICS {
         let suffix = match kind {
             "counter" => "_total",
             "info" => "_info",
             _ => "",
         };
-        assert!(docs.contains(&format!("| `{name}{suffix}")), "{name}{suffix} is not in docs/operating.md");
+        assert!(docs.contains(&format!("| `{name}{suffix}")), "{name}{suffix} is not in docs/operating/monitoring.md");
     }
 }
 

@@ -231,7 +231,7 @@ fn a_node_that_may_evict_is_refused_until_it_may_not() {
     await_that("the server goes on", || serves(&server));
 }
 
-/// Those in docs/operating.md.
+/// Those in docs/operating/redis.md.
 #[test]
 fn few_permissions_are_enough() {
     let nodes = [(); 3].map(|()| Redis::start(&[]));

@@ -58,18 +58,18 @@ fn prometheus_accepts_its_configuration_and_the_alerts() {
 /// Whoever is woken by an alert finds what to do.
 #[test]
 fn each_alert_links_to_its_section() {
-    let (alerts, page) = (read("deploy/prometheus/alerts.yml"), read("docs/operating.md"));
+    let (alerts, page) = (read("deploy/prometheus/alerts.yml"), read("docs/operating/monitoring.md"));
     let mut alerts: Vec<_> = alerts.split("- alert: ").skip(1).collect();
     assert!(alerts.len() > 20, "{}", alerts.len());
     for alert in &mut alerts {
         let name = alert.lines().next().unwrap();
         let link = alert.lines().find_map(|line| line.trim().strip_prefix("runbook_url: ")).unwrap_or_default();
         let (file, anchor) = link.split_once('#').unwrap_or_else(|| panic!("{name} has no runbook"));
-        assert!(file.starts_with("https://") && file.ends_with("/docs/operating.md"), "{link}");
+        assert!(file.starts_with("https://") && file.ends_with("/docs/operating/monitoring.md"), "{link}");
         // GitHub makes the anchor of a heading in this way.
         let section = page.split("\n### ").find(|section| section.lines().next() == Some(name));
         assert_eq!(anchor, name.to_lowercase());
-        let section = section.unwrap_or_else(|| panic!("docs/operating.md has no section {name}"));
+        let section = section.unwrap_or_else(|| panic!("docs/operating/monitoring.md has no section {name}"));
         let severity = if alert.contains("severity: page") { "**Page**" } else { "*Ticket*" };
         assert!(section.lines().nth(2).unwrap().starts_with(severity), "{name} {severity} {section}");
     }

@@ -46,7 +46,7 @@ fn the_configuration_is_the_default() {
 fn the_permissions_are_those_of_the_tests() {
     let tests = file("tests/store/redis/acl.rs");
     let enough = tests.split_once("const ENOUGH: &str = \"").unwrap().1.split('"').next().unwrap();
-    assert!(Page::read("docs/operating.md").code().any(|code| code == enough), "{enough}");
+    assert!(Page::read("docs/operating/redis.md").code().any(|code| code == enough), "{enough}");
 }
 
 /// The rows of the table whose first cell begins with this: the cells of each.
@@ -69,7 +69,7 @@ fn the_messages_to_alert_on_are_in_the_code() {
             }
         }
     }
-    let messages = rows(&Page::read("docs/operating.md"), "Message");
+    let messages = rows(&Page::read("docs/operating/monitoring.md"), "Message");
     assert!(messages.len() > 5, "{messages:?}");
     for row in messages {
         let message = row[0].trim_matches('`');
@@ -109,12 +109,12 @@ fn span(span: Duration) -> String {
 #[test]
 fn how_long_an_answer_is_waited_for_is_the_same_wherever_it_is_told() {
     let (answer, reply) = (span(limits::ANSWER_TIME_MAX), span(RESPONSE_TIMEOUT));
-    let manual = "docs/operating.md";
+    let (redis, monitoring) = ("docs/operating/redis.md", "docs/operating/monitoring.md");
     let told = [
-        (manual, format!("A command waits {answer} for its answer")),
-        (manual, format!("`unknown`: no answer within {answer}.")),
-        (manual, format!("{reply} without a reply Redis is asked again, and commands fail after {answer}")),
-        (manual, format!("near {reply} the reply counts as lost, and after {answer} commands fail")),
+        (redis, format!("A command waits {answer} for its answer")),
+        (monitoring, format!("`unknown`: no answer within {answer}.")),
+        (monitoring, format!("{reply} without a reply Redis is asked again, and commands fail after {answer}")),
+        (monitoring, format!("near {reply} the reply counts as lost, and after {answer} commands fail")),
         ("deploy/prometheus/alerts.yml", format!("A command that takes longer than {answer} fails")),
     ];
     for (path, text) in told {
@@ -149,7 +149,7 @@ fn the_limits_are_those_of_the_code() {
         ("reply of one Redis to what it is sent", span(RESPONSE_TIMEOUT)),
         ("way of a command to the server that leads the lock", span(limits::COMMAND_WINDOW)),
     ];
-    let rows = rows(&Page::read("docs/operating.md"), "Limit");
+    let rows = rows(&Page::read("docs/operating/limits.md"), "Limit");
     assert_eq!(rows.len(), expected.len());
     for ((what, limit), row) in expected.iter().zip(rows) {
         assert_eq!((row[0].as_str(), row[1].as_str()), (*what, limit.as_str()));

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tonic::Code;
 
 const TTL: Duration = Duration::from_secs(30);
-/// As in docs/operating.md and in error messages.
+/// As in docs/operating/redis.md and in error messages.
 const ENOUGH: &str = "+@scripting +@pubsub +@read +@write +@connection +info +time ~fp:* &fp:q:to:*";
 
 /// A server whose Redis user has these rights.
