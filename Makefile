@@ -22,8 +22,8 @@ export PATH := $(CURDIR)/target/toolchains/bin:$(PATH)
 # A feature for users' tests, which is off by default.
 FEATURES := --features fencepost-client/testing
 
-.PHONY: help setup test fmt lint unit server test-clients test-python test-typescript test-go test-java test-guards \
-    start-clients interop redis-million redis-scale idle-connections protocol-long quorum-worlds \
+.PHONY: help setup test quick fmt lint unit server test-clients test-python test-typescript test-go test-java \
+    test-guards start-clients drivers interop redis-million redis-scale idle-connections protocol-long quorum-worlds \
     takeover mutants schedules fuzz torture torture-slice torture-long torture-build doc deny advisories \
     proto-baseline run image image-check image-login image-push sbom dist publish
 
@@ -35,6 +35,10 @@ run: ## Build and start a server on 127.0.0.1:7420
 
 test: setup ## Run all checks that a change has to pass
 	$(MAKE) --no-print-directory fmt lint unit torture-slice test-clients interop doc deny
+
+# Part of `test`. Needs no program beside cargo and git, so no `setup`.
+quick: fmt lint ## Run format, clippy, unit tests of the library and the binary, and tidy: before each commit
+	cargo test --locked --lib --bins --test tidy
 
 setup: ## Install what is missing for builds and tests
 	@.ci/setup
@@ -50,7 +54,14 @@ unit: export RUST_TEST_THREADS ?= 4
 unit: ## Run all tests: rules, server over real sockets, compatibility of the API, repository
 	cargo test --locked --workspace $(FEATURES)
 
-# `test-clients` leaves the drivers of the other languages.
+# What `test-clients` leaves for `interop`, without its tests.
+drivers: setup ## Build the drivers for `interop` in all languages but Rust
+	clients/python/check --driver
+	clients/typescript/check --driver
+	clients/go/check --driver
+	clients/java/check --driver
+
+# `drivers` or `test-clients` has built the drivers of the other languages.
 interop: setup ## Run one suite against the clients of all languages, or of FENCEPOST_INTEROP=rust,python
 	cargo build --locked -p fencepost-client --example interop
 	cargo test --locked --test interop
@@ -133,8 +144,9 @@ quorum-worlds: ## Explore the quorum of nodes that keep a partition in larger wo
 takeover: ## Measure for how long locks have no answer when the server that leads them dies, stops or drains
 	cargo bench --locked --bench takeover
 
-# Not part of `test`: each mutant is a build. Writes tests/repo/mutants/RESULTS.md.
+# Not part of `test`: each mutant is a build, which loads nothing. Writes tests/repo/mutants/RESULTS.md.
 mutants: ## Check that the named tests find each deliberate mistake in rules, servers and scripts
+	cargo fetch --locked
 	cargo test --locked --test mutants-run -- --nocapture
 
 doc: ## Build the documentation; warnings are errors
