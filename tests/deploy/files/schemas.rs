@@ -1,4 +1,4 @@
-//! Files that a schema or a parser of their program describes: compose, Envoy, Prometheus, workflows.
+//! Files that a schema or a parser of their program describes: compose, Envoy, Prometheus, GitHub.
 
 use crate::tools::{ROOT, fails, files_in, passes, read, spoilt, system, tool};
 use std::{path::Path, process::Command};
@@ -102,18 +102,60 @@ fn workflows_are_valid_and_call_only_make() {
         passes(&mut schema("vendor.github-workflows", &in_repository(&path)));
         passes(tool("actionlint").arg(&path));
         for line in read(&path).lines().map(|line| line.trim_start().trim_start_matches("- ")) {
-            if let Some(action) = line.strip_prefix("uses: ") {
+            if let Some(workflow) = line.strip_prefix("uses: ./") {
+                assert!(in_repository(workflow).is_file(), "{path}: {line}");
+            } else if let Some(action) = line.strip_prefix("uses: ") {
                 let (_, commit) = action.split_once('@').unwrap();
                 let (commit, version) = commit.split_once(" # v").unwrap_or_else(|| panic!("{path}: {line}"));
                 let is_commit = commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
                 assert!(is_commit && version.starts_with(|first: char| first.is_ascii_digit()), "{path}: {line}");
             }
-            if let Some(command) = line.strip_prefix("run: ") {
-                let target = command.strip_prefix("make ").unwrap_or_else(|| panic!("{path}: {line}"));
+            assert!(!line.starts_with("run: ") || line.starts_with("run: make "), "{path}: {line}");
+            for target in targets(line) {
                 assert!(makefile.contains(&format!("\n{target}:")), "{path}: no target {target} in the Makefile");
             }
         }
     }
     let test = read(".github/workflows/test.yml");
     fails(tool("actionlint").arg(spoilt(&test, "github.ref", "github.reff", ".yml").path()), "reff");
+}
+
+/// The targets of the Makefile that a line of a workflow calls, or hands to `make.yml`.
+fn targets(line: &str) -> Vec<&str> {
+    let named = line.strip_prefix("run: make ").or_else(|| line.strip_prefix("target: ")).unwrap_or_default();
+    // Those that an expression stands for are in other lines.
+    let named = if named.contains("${{") { "" } else { named };
+    named.split([' ', ',', '[', ']']).filter(|target| !target.is_empty()).collect()
+}
+
+/// Its jobs run side by side, and nothing else than `make test` runs one after the other.
+#[test]
+fn the_test_workflow_has_all_checks_of_make_test() {
+    let (makefile, workflow) = (read("Makefile"), read(".github/workflows/test.yml"));
+    let after = |text: &str| makefile.split_once(text).unwrap().1.lines().next().unwrap().to_owned();
+    let clients = after("\nCLIENT_TESTS := $(addprefix test-,").trim_end_matches(')').replace(' ', " test-");
+    let checks = after("$(MAKE) --no-print-directory fmt").replace("test-clients", &format!("test-{clients}"));
+    let mut checks: Vec<_> = ["fmt"].into_iter().chain(checks.split_whitespace()).collect();
+    // These prepare others.
+    checks.extend(["setup", "drivers"]);
+    let mut called: Vec<_> = workflow.lines().flat_map(|line| targets(line.trim_start())).collect();
+    checks.sort_unstable();
+    called.sort_unstable();
+    assert_eq!(called, checks);
+}
+
+#[test]
+fn forms_and_updates_have_the_fields_of_github() {
+    for path in files_in(".github/ISSUE_TEMPLATE") {
+        let kind = if path.ends_with("/config.yml") { "issue-config" } else { "issue-forms" };
+        passes(&mut schema(&format!("vendor.github-{kind}"), &in_repository(&path)));
+    }
+    let wrong = spoilt(&read(".github/ISSUE_TEMPLATE/bug.yml"), "type: textarea", "type: text", ".yml");
+    fails(&mut schema("vendor.github-issue-forms", wrong.path()), "text");
+    passes(&mut schema("vendor.dependabot", &in_repository(".github/dependabot.yml")));
+    let updates = read(".github/dependabot.yml");
+    for folder in updates.lines().filter_map(|line| line.trim().trim_start_matches("- ").strip_prefix('/')) {
+        assert!(in_repository(folder).is_dir(), "no folder {folder}");
+    }
+    fails(&mut schema("vendor.dependabot", spoilt(&updates, "weekly", "often", ".yml").path()), "often");
 }
