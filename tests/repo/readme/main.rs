@@ -79,6 +79,27 @@ fn the_parser_accepts_every_command_in_a_console_block() {
     assert_eq!(Page::read("README.md").commands()[0], "cargo run --release -- serve", "the first command");
 }
 
+/// Cargo says that a test target is missing only once it runs.
+#[test]
+fn every_test_that_a_page_runs_is_a_target() {
+    let root = Path::new(ROOT);
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let mut seen = 0;
+    for page in pages::all() {
+        let commands = page.commands().into_iter().chain(page.code().map(str::to_owned));
+        for command in commands.filter(|command| command.contains("cargo test ")) {
+            let words = words(command.split_once("cargo test ").unwrap().1);
+            for name in words.windows(2).filter(|pair| pair[0] == "--test").map(|pair| &pair[1]) {
+                seen += 1;
+                let is_target = manifest.contains(&format!("\n[[test]]\nname = \"{name}\"\n"));
+                let of_client = root.join("clients/rust/tests").join(name).with_extension("rs");
+                assert!(is_target || of_client.exists(), "{}: {command}: no test target {name}", page.path);
+            }
+        }
+    }
+    assert!(seen > 10, "{seen}");
+}
+
 #[test]
 fn every_command_in_the_text_exists() {
     let makefile = fs::read_to_string(Path::new(ROOT).join("Makefile")).unwrap();

@@ -10,9 +10,12 @@ use std::{
 pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Pages outside of `docs`.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 9] = [
     "README.md",
     "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
     "benches/README.md",
     "clients/rust/README.md",
     "clients/rust/guards/README.md",
