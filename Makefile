@@ -146,7 +146,7 @@ takeover: ## Measure for how long locks have no answer when the server that lead
 
 # Not part of `test`: each mutant is a build, which loads nothing. Writes tests/repo/mutants/RESULTS.md.
 mutants: ## Check that the named tests find each deliberate mistake in rules, servers and scripts
-	cargo fetch --locked
+	cargo fetch --locked --target $(HOST)
 	cargo test --locked --test mutants-run -- --nocapture
 
 doc: ## Build the documentation; warnings are errors

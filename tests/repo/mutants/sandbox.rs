@@ -42,6 +42,7 @@ edition = "2024"
 
 [dependencies]
 hashbrown = { version = "0.17", default-features = false, features = ["default-hasher", "inline-more"] }
+minicbor = { version = "2.3", features = ["derive", "std"] }
 smallvec = { version = "1.15", features = ["const_new"] }
 thiserror = "2"
 uuid = { version = "1.29", features = ["v4"] }

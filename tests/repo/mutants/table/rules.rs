@@ -54,7 +54,7 @@ at_marks! {
     "offer waits for the dead", "a waiter waits for the claim of one whose server is dead",
         Condition("false"), [Units];
     "claim does not move its request", "a live call waits for ever, because another call of it was at a dead server",
-        Condition("false"), [Units];
+        Operand("false"), [Units];
     "promotion ignores silence", "the lock is offered to waiters of a dead replica", Closure("true"), [Units, Protocol];
     "time brings no hand-off", "expiry wakes no waiter (Redisson #3730)", Drop, [Units, Model];
     "gone replicas keep their waiters", "the queue fills with dead waiters", Drop, [Units];
