@@ -180,8 +180,9 @@ BUILDER_IMAGE ?=
 RUNTIME_IMAGE ?=
 # Where the source is published, for the labels of the image.
 SOURCE ?=
-# The time of the commit is the time of the image, so that the same commit gives the same bytes.
-export SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),0)
+# The time of the commit is the time of the image and the archive, so that the same commit gives the same bytes. Other
+# targets must not see it: crates that compile C, and all that depend on them, would be built anew after each commit.
+image sbom dist: export SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),0)
 
 # Docker has no option for the format, which has to have a health check, and takes the time from the environment.
 image: ## Build the image with podman or docker
