@@ -3,6 +3,7 @@
 use crate::{
     asks::{Asks, acquire, new_request},
     cluster::{Cluster, LOCKS, PARTITIONS, PATIENCE, Server, TTL, addresses, assert_held, lock, take},
+    redis::Redis,
 };
 use fencepost::store::quorum::{
     config::{
@@ -18,7 +19,7 @@ use fencepost::store::quorum::{
     },
 };
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Higher than any token before it.
 const TOKEN: u64 = 1 << 50;
@@ -51,8 +52,29 @@ impl Cluster {
         connected
     }
 
-    /// The last two nodes restart without anything.
-    fn two_forget(&mut self) {
+    /// Waits until each node has the records of so many locks. What only two of three have is gone when these two forget
+    /// it.
+    async fn until_each_has(&self, locks: u32) {
+        let count = format!(
+            "local n = 0 for p = 0, {} do n = n + redis.call('HLEN', 'fp:{{q' .. p .. '}}:c') end return n",
+            PARTITIONS - 1
+        );
+        let has_all = || {
+            let records = |node: &Redis| node.command(&["EVAL", &count, "0"]).text().parse::<u32>().unwrap();
+            self.redis[..3].iter().all(|node| records(node) >= locks)
+        };
+        timeout(PATIENCE, async {
+            while !has_all() {
+                sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await
+        .unwrap();
+    }
+
+    /// The last two nodes restart without anything, when the first one has so many locks.
+    async fn two_forget(&mut self, locks: u32) {
+        self.until_each_has(locks).await;
         self.redis[1].restart(false);
         self.redis[2].restart(false);
     }
@@ -74,7 +96,7 @@ async fn what_the_third_node_has_lives_on() {
     let held = servers[0].hold(0..LOCKS).await;
     let before = take(&servers[1].store, &lock(50)).await;
     assert!(matches!(cluster.plan().await, Err(RebuildError::NothingLacks)));
-    cluster.two_forget();
+    cluster.two_forget(LOCKS + 1).await;
     assert_down(&servers[0]).await;
     let plan = cluster.plan().await.unwrap();
     assert_eq!((&*plan.votes, plan.lacking), (&[PARTITIONS.into(), 0, 0][..], PARTITIONS.into()));
@@ -104,7 +126,7 @@ async fn nobody_serves_until_a_rebuild_is_done_and_any_node_may_fail_it() {
     let mut cluster = Cluster::start().await;
     let server = cluster.server(&[0, 1, 2]).await;
     let held = server.hold(0..LOCKS).await;
-    cluster.two_forget();
+    cluster.two_forget(LOCKS).await;
     // One forgets again, while the rebuild is about to ask it.
     let plan = cluster.plan().await.unwrap();
     cluster.redis[2].kill();
@@ -139,7 +161,7 @@ async fn of_two_rebuilds_at_a_time_none_or_one_comes_through() {
     let mut cluster = Cluster::start().await;
     let server = cluster.server(&[0, 1, 2]).await;
     let held = server.hold(0..LOCKS).await;
-    cluster.two_forget();
+    cluster.two_forget(LOCKS).await;
     let (one, other) = (cluster.plan().await.unwrap(), cluster.plan().await.unwrap());
     let (one, other) = tokio::join!(cluster.run(&one), cluster.run(&other));
     let through = [&one, &other].into_iter().filter(|it| it.is_ok()).count();
@@ -176,6 +198,7 @@ async fn nodes_without_a_mark_get_one_and_three_of_them_are_made_anew() {
     let mut cluster = Cluster::start().await;
     let server = cluster.server(&[0, 1, 2]).await;
     let held = server.hold(0..LOCKS).await;
+    cluster.until_each_has(LOCKS).await;
     // No server is there to tell them their cluster again.
     drop(server);
     cluster.redis[0].command(&["FLUSHALL"]);
