@@ -52,8 +52,8 @@ impl Cluster {
         connected
     }
 
-    /// Waits until each node has the records of so many locks. What only two of three have is gone when these two forget
-    /// it.
+    /// Waits until each node has the records of so many locks. What only two of three have is gone when these two
+    /// forget it.
     async fn until_each_has(&self, locks: u32) {
         let count = format!(
             "local n = 0 for p = 0, {} do n = n + redis.call('HLEN', 'fp:{{q' .. p .. '}}:c') end return n",

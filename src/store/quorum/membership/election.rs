@@ -47,7 +47,7 @@ pub(crate) struct Election {
     looks_since: Instant,
     nodes: Vec<Option<Sight>>,
     servers: BTreeMap<ServerId, Peer>,
-    partitions: Vec<Progress>,
+    partitions: Vec<Reached>,
 }
 
 /// What a node showed last.
@@ -101,7 +101,7 @@ impl Peer {
 
 /// How far a partition is.
 #[derive(Clone, Copy, Debug)]
-struct Progress {
+struct Reached {
     /// The highest batch that was seen.
     accepted: Position,
     /// The highest promise to another server.
@@ -131,14 +131,14 @@ impl Known {
 impl Election {
     /// Nothing is seen yet.
     pub(crate) fn new(me: ServerId, nodes: usize, partitions: u16, now: Instant) -> Self {
-        let progress = Progress { accepted: Position::default(), promised: Ballot::default() };
+        let reached = Reached { accepted: Position::default(), promised: Ballot::default() };
         Self {
             me,
             began: now,
             looks_since: now,
             nodes: (0..nodes).map(|_| None).collect(),
             servers: BTreeMap::new(),
-            partitions: vec![progress; usize::from(partitions)],
+            partitions: vec![reached; usize::from(partitions)],
         }
     }
 
@@ -171,12 +171,12 @@ impl Election {
                 }
             }
         }
-        for (progress, seen) in self.partitions.iter_mut().zip(&partitions) {
+        for (reached, seen) in self.partitions.iter_mut().zip(&partitions) {
             let Seen::Votes { promised, accepted } = *seen else { continue };
-            progress.accepted = progress.accepted.max(accepted);
+            reached.accepted = reached.accepted.max(accepted);
             // Somebody else is about to lead.
-            if promised.server != self.me && promised > progress.promised.max(progress.accepted.ballot) {
-                progress.promised = promised;
+            if promised.server != self.me && promised > reached.promised.max(reached.accepted.ballot) {
+                reached.promised = promised;
             }
         }
         if !self.sees_a_node(asked) {
@@ -295,7 +295,7 @@ impl Election {
     /// Whether it is certain that nobody leads, or is about to, without waiting: nobody ever did, or the leader has
     /// left, or died so long ago that its beats have been deleted.
     fn is_led_by_nobody(&self, partition: u16) -> bool {
-        let Progress { accepted, promised } = self.partitions[usize::from(partition)];
+        let Reached { accepted, promised } = self.partitions[usize::from(partition)];
         let has_left = |server| self.servers.get(&server).is_none_or(|peer| peer.has_left(partition));
         let is_over = |Ballot { round, server }| round == 0 || (server != self.me && has_left(server));
         is_over(accepted.ballot) && is_over(promised)
@@ -352,8 +352,8 @@ impl Election {
 
     /// The highest ballot that was seen in a partition.
     pub(crate) fn highest(&self, partition: u16) -> Ballot {
-        let progress = &self.partitions[usize::from(partition)];
-        progress.accepted.ballot.max(progress.promised)
+        let reached = &self.partitions[usize::from(partition)];
+        reached.accepted.ballot.max(reached.promised)
     }
 }
 

@@ -7,9 +7,10 @@
 
 use super::{
     ballot::{Ballot, Position, Stamp, majority},
-    leader::{Leader, Tokens},
+    leader::Leader,
     message::{Answer, Cursor, Request},
     progress::Membership,
+    tokens::Tokens,
 };
 use crate::store::content::{Bytes, Content};
 

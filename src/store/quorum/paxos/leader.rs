@@ -6,7 +6,8 @@
 use super::{
     ballot::{Ballot, Position, Stamp, TransferId, majority},
     message::{Answer, Request},
-    progress::{Membership, Snapshot, Standing, Transfer},
+    progress::{Membership, Progress, Snapshot, Transfer},
+    tokens::Tokens,
 };
 use crate::store::content::{Bytes, Changes};
 use std::{
@@ -15,22 +16,6 @@ use std::{
 };
 
 pub use super::progress::{Purpose, STAGED_BYTES_MAX, STAGED_RECORDS_MAX};
-
-/// The tokens of a sequencer that goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tokens {
-    /// Tokens up to this one may have been answered.
-    pub acknowledged: u64,
-    /// The highest that was drawn.
-    pub drawn: u64,
-}
-
-impl Tokens {
-    /// All that were drawn may have been answered.
-    pub const fn all_answered(drawn: u64) -> Self {
-        Self { acknowledged: drawn, drawn }
-    }
-}
 
 /// Batches that are kept for nodes that are behind. A node that is further behind gets a snapshot.
 pub const RING_BATCHES_MAX: usize = 1024;
@@ -48,7 +33,7 @@ pub struct Leader {
     seq: u64,
     /// The last batches, up to `seq`, but for those that all nodes have acknowledged.
     ring: VecDeque<Arc<Changes>>,
-    standings: Vec<Standing>,
+    progress: Vec<Progress>,
     /// The highest batch that each node has acknowledged in any of its memberships.
     acknowledged: Vec<u64>,
     /// The highest token whose grant may have been answered.
@@ -95,10 +80,10 @@ impl Leader {
     /// Leads from what was read: the best of the members, its time and its sequencer. Its first batch is to be written
     /// next.
     pub(crate) fn new(ballot: Ballot, base: Position, time: u64, token: u64, members: &[Option<Membership>]) -> Self {
-        let standing = |member: &Option<Membership>| match member {
-            Some(member) if member.accepted == base => Standing::Follows { stamp: member.stamp, sent: 0 },
-            Some(member) => Standing::Behind { stamp: member.stamp, transfer: None },
-            None => Standing::Unknown { asked: false },
+        let progress = |member: &Option<Membership>| match member {
+            Some(member) if member.accepted == base => Progress::Follows { stamp: member.stamp, sent: 0 },
+            Some(member) => Progress::Behind { stamp: member.stamp, transfer: None },
+            None => Progress::Unknown { asked: false },
         };
         let home = match members {
             [Some(only)] => Some(Home { stamp: only.stamp, begins: false, is_over: false }),
@@ -111,7 +96,7 @@ impl Leader {
             token,
             seq: 0,
             ring: VecDeque::new(),
-            standings: members.iter().map(standing).collect(),
+            progress: members.iter().map(progress).collect(),
             acknowledged: vec![0; members.len()],
             acknowledged_token: token,
             draws: VecDeque::new(),
@@ -126,7 +111,7 @@ impl Leader {
         let leader = Self::new(ballot, Position::default(), time, token, &[None]);
         let (asked, confirmed) = (BTreeSet::new(), BTreeSet::new());
         Self {
-            standings: vec![Standing::Stranger { next, asked, confirmed, transfer: None }],
+            progress: vec![Progress::Stranger { next, asked, confirmed, transfer: None }],
             acknowledged_token: acknowledged,
             draws: (acknowledged < token).then_some((1, token)).into_iter().collect(),
             home: Some(Home { stamp: next, begins: true, is_over: false }),
@@ -202,18 +187,18 @@ impl Leader {
 
     /// Whether this node has all that was written, and nothing is to be asked of it.
     pub(crate) fn has_all(&self, node: usize) -> bool {
-        let is_stranger = |standing: &Standing| matches!(standing, Standing::Stranger { .. });
-        matches!(&self.standings[node], Standing::Follows { sent, .. } if *sent == self.seq)
-            && !self.standings.iter().any(is_stranger)
+        let is_stranger = |progress: &Progress| matches!(progress, Progress::Stranger { .. });
+        matches!(&self.progress[node], Progress::Follows { sent, .. } if *sent == self.seq)
+            && !self.progress.iter().any(is_stranger)
     }
 
     /// Whether this node needs a snapshot, by [`Self::stage`], before there are requests for it again.
     pub fn wants_snapshot(&self, node: usize) -> bool {
-        let enough = majority(self.standings.len());
+        let enough = majority(self.progress.len());
         self.seq > 0
-            && match &self.standings[node] {
-                Standing::Behind { transfer: None, .. } => true,
-                Standing::Stranger { next, confirmed, transfer: None, .. } => match self.home {
+            && match &self.progress[node] {
+                Progress::Behind { transfer: None, .. } => true,
+                Progress::Stranger { next, confirmed, transfer: None, .. } => match self.home {
                     // With one node, no other can confirm the leader: the servers agree who begins a membership.
                     Some(home) => home.begins && home.stamp == *next,
                     None => confirmed.len() >= enough,
@@ -232,8 +217,8 @@ impl Leader {
         }
         let position = self.position();
         let (time, token) = (self.time, self.token);
-        if let Standing::Behind { stamp, transfer: made } | Standing::Stranger { next: stamp, transfer: made, .. } =
-            &mut self.standings[node]
+        if let Progress::Behind { stamp, transfer: made } | Progress::Stranger { next: stamp, transfer: made, .. } =
+            &mut self.progress[node]
         {
             *made = Some(Transfer::new(Snapshot { position, transfer, time, token, stamp: *stamp }, records));
         }
@@ -241,8 +226,8 @@ impl Leader {
 
     /// Asks this node to confirm the leader to a stranger. The stranger has named its next membership before that.
     fn confirmation(&mut self, node: usize) -> Option<(Purpose, Request)> {
-        self.standings.iter_mut().enumerate().find_map(|(stranger, standing)| match standing {
-            Standing::Stranger { next, asked, .. } if stranger != node => asked
+        self.progress.iter_mut().enumerate().find_map(|(stranger, progress)| match progress {
+            Progress::Stranger { next, asked, .. } if stranger != node => asked
                 .insert(node)
                 .then_some((Purpose::Confirm { stranger, next: *next }, Request::Promise(self.ballot))),
             _ => None,
@@ -251,16 +236,16 @@ impl Leader {
 
     fn own(&mut self, node: usize) -> Option<(Purpose, Request)> {
         let first = self.seq + 1 - self.ring.len() as u64;
-        match &mut self.standings[node] {
-            Standing::Unknown { asked: asked @ false } => {
+        match &mut self.progress[node] {
+            Progress::Unknown { asked: asked @ false } => {
                 *asked = true;
                 Some((Purpose::Look, Request::Promise(self.ballot)))
             }
-            Standing::Follows { stamp, sent } if *sent + 1 < first => {
-                self.standings[node] = Standing::Behind { stamp: *stamp, transfer: None };
+            Progress::Follows { stamp, sent } if *sent + 1 < first => {
+                self.progress[node] = Progress::Behind { stamp: *stamp, transfer: None };
                 None
             }
-            Standing::Follows { stamp, sent } if *sent < self.seq => {
+            Progress::Follows { stamp, sent } if *sent < self.seq => {
                 let before = if *sent == 0 { self.base } else { Position { ballot: self.ballot, seq: *sent } };
                 *sent += 1;
                 let changes = Arc::clone(self.ring.get(usize::try_from(*sent - first).ok()?)?);
@@ -268,7 +253,7 @@ impl Leader {
                 let purpose = Purpose::Write { stamp: *stamp, seq: *sent };
                 Some((purpose, Request::Write { stamp: *stamp, before, position, changes }))
             }
-            Standing::Behind { transfer, .. } | Standing::Stranger { transfer, .. } => transfer.as_mut()?.next(),
+            Progress::Behind { transfer, .. } | Progress::Stranger { transfer, .. } => transfer.as_mut()?.next(),
             _ => None,
         }
     }
@@ -285,10 +270,10 @@ impl Leader {
             // Its promise stands, so this is another membership.
             (_, Answer::No(_)) if self.home.is_some() => return self.ends(self.ballot),
             // Another membership began, or this ballot is not promised yet.
-            (_, Answer::No(_)) => self.standings[node] = Standing::Unknown { asked: false },
+            (_, Answer::No(_)) => self.progress[node] = Progress::Unknown { asked: false },
             (_, Answer::Stranger(next)) => self.estranged(node, next),
             (Purpose::Confirm { stranger, next }, Answer::Promised { .. }) => {
-                if let Standing::Stranger { next: present, confirmed, .. } = &mut self.standings[stranger]
+                if let Progress::Stranger { next: present, confirmed, .. } = &mut self.progress[stranger]
                     && *present == next
                 {
                     confirmed.insert(node);
@@ -299,17 +284,17 @@ impl Leader {
             (Purpose::Write { stamp, .. } | Purpose::Admit { stamp, .. }, Answer::At(accepted)) => {
                 return self.stands(node, stamp, accepted);
             }
-            (Purpose::Write { .. }, Answer::Low(token)) if self.standings.len() == 1 => return Heard::Raised(token),
+            (Purpose::Write { .. }, Answer::Low(token)) if self.progress.len() == 1 => return Heard::Raised(token),
             (Purpose::Write { stamp, .. }, Answer::Low(_)) => {
-                self.standings[node] = Standing::Behind { stamp, transfer: None };
+                self.progress[node] = Progress::Behind { stamp, transfer: None };
             }
             (Purpose::Admit { stamp, position, .. }, Answer::Done) => {
                 self.stands(node, stamp, position);
                 self.may_confirm(node);
             }
             (Purpose::Admit { transfer: of, .. }, Answer::Again) => {
-                if let Standing::Behind { transfer, .. } | Standing::Stranger { transfer, .. } =
-                    &mut self.standings[node]
+                if let Progress::Behind { transfer, .. } | Progress::Stranger { transfer, .. } =
+                    &mut self.progress[node]
                     && transfer.as_ref().is_some_and(|transfer| transfer.id == of)
                 {
                     *transfer = None;
@@ -322,14 +307,14 @@ impl Leader {
 
     /// A connection to the node was made anew: what was sent may not have arrived.
     pub fn reconnected(&mut self, node: usize) {
-        self.standings[node] = Standing::Unknown { asked: false };
+        self.progress[node] = Progress::Unknown { asked: false };
         self.may_confirm(node);
     }
 
     /// What this node was asked about strangers may not have arrived, or it was a stranger itself: it is asked again.
     fn may_confirm(&mut self, node: usize) {
-        for standing in &mut self.standings {
-            if let Standing::Stranger { asked, confirmed, .. } = standing
+        for progress in &mut self.progress {
+            if let Progress::Stranger { asked, confirmed, .. } = progress
                 && !confirmed.contains(&node)
             {
                 asked.remove(&node);
@@ -375,26 +360,26 @@ impl Leader {
         if accepted.ballot != self.ballot && self.is_elsewhere(stamp, accepted) {
             return self.ends(accepted.ballot);
         }
-        let is_on_its_way = matches!(&self.standings[node], Standing::Behind { stamp: of, .. } if *of == stamp);
-        let standing = if accepted.ballot == self.ballot {
+        let is_on_its_way = matches!(&self.progress[node], Progress::Behind { stamp: of, .. } if *of == stamp);
+        let progress = if accepted.ballot == self.ballot {
             self.acknowledge(node, accepted.seq);
-            Standing::Follows { stamp, sent: accepted.seq }
+            Progress::Follows { stamp, sent: accepted.seq }
         } else if accepted == self.base {
-            Standing::Follows { stamp, sent: 0 }
+            Progress::Follows { stamp, sent: 0 }
         } else if is_on_its_way {
             return Heard::Leads;
         } else {
-            Standing::Behind { stamp, transfer: None }
+            Progress::Behind { stamp, transfer: None }
         };
-        self.standings[node] = standing;
+        self.progress[node] = progress;
         Heard::Leads
     }
 
     /// A node lost its memory.
     fn estranged(&mut self, node: usize, named: Stamp) {
-        if !matches!(&self.standings[node], Standing::Stranger { next, .. } if *next == named) {
+        if !matches!(&self.progress[node], Progress::Stranger { next, .. } if *next == named) {
             let (asked, confirmed) = (BTreeSet::new(), BTreeSet::new());
-            self.standings[node] = Standing::Stranger { next: named, asked, confirmed, transfer: None };
+            self.progress[node] = Progress::Stranger { next: named, asked, confirmed, transfer: None };
         }
     }
 }

@@ -17,4 +17,5 @@ pub mod node;
 pub(crate) mod partition_clock;
 pub(crate) mod progress;
 pub mod recovery;
+pub mod tokens;
 pub mod wall_clocks;

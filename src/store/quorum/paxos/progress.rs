@@ -22,7 +22,7 @@ pub const STAGED_BYTES_MAX: usize = 256 * 1024;
 
 /// Where a node stands, as far as its leader knows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Standing {
+pub(super) enum Progress {
     /// Not known, or no longer. It is asked.
     Unknown { asked: bool },
     /// It has a prefix of the leader's batches, and gets the next ones.

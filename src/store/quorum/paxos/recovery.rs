@@ -10,7 +10,8 @@
 use super::{
     acceptor::Seen,
     ballot::{Ballot, Position, ServerId, Stamp},
-    leader::{Leader, Origin, Tokens},
+    leader::{Leader, Origin},
+    tokens::Tokens,
     wall_clocks::WallClocks,
 };
 use crate::domain::{limits::TOKEN_END, time::StoreTime};

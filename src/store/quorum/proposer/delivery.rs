@@ -17,7 +17,7 @@ use crate::{
             paxos::ballot::{Ballot, ServerId},
             rpc::{
                 messages::{Done, Frame, Refusal},
-                transport::{Courier, Replied, server_of},
+                transport::{Replied, Transport, server_of},
             },
         },
     },
@@ -30,28 +30,28 @@ use tokio::{sync::oneshot, time::Instant};
 pub(crate) struct Delivery {
     pub(crate) me: ServerId,
     pub(crate) notices: Arc<dyn Notices>,
-    pub(crate) courier: Arc<Courier>,
+    pub(crate) transport: Arc<Transport>,
 }
 
 impl Delivery {
     pub(crate) fn new(me: ServerId, notices: Arc<dyn Notices>) -> Self {
-        Self { me, notices, courier: Arc::new(Courier::new()) }
+        Self { me, notices, transport: Arc::new(Transport::new()) }
     }
 
     /// The same, of the same server.
     pub(crate) fn share(&self) -> Self {
-        Self { me: self.me, notices: Arc::clone(&self.notices), courier: Arc::clone(&self.courier) }
+        Self { me: self.me, notices: Arc::clone(&self.notices), transport: Arc::clone(&self.transport) }
     }
 
     /// The ways out of a partition through which these calls wait. To be taken before the clock is read for what it is
     /// used for.
     pub(crate) fn exit<'a>(&'a self, carried: &'a Mutex<Carried>) -> Exit<'a> {
-        Exit { me: self.me, notices: &*self.notices, courier: &self.courier, carried, since: Instant::now() }
+        Exit { me: self.me, notices: &*self.notices, transport: &self.transport, carried, since: Instant::now() }
     }
 
     /// Sends what there is to other servers. Never ends.
     pub(crate) async fn run(&self, carrier: &impl Carrier, nodes: usize) {
-        self.courier.run(self.me, carrier, nodes).await;
+        self.transport.run(self.me, carrier, nodes).await;
     }
 
     /// Hints and events may have been lost: calls, streams and watchers look for themselves.
@@ -65,7 +65,7 @@ impl Delivery {
 pub(crate) struct Exit<'a> {
     pub(crate) me: ServerId,
     pub(crate) notices: &'a dyn Notices,
-    pub(crate) courier: &'a Courier,
+    pub(crate) transport: &'a Transport,
     /// The calls that wait through this server.
     pub(crate) carried: &'a Mutex<Carried>,
     /// A moment before the clock was read for the turns that this is for: what a lease has left counts from here.
@@ -92,16 +92,16 @@ pub(crate) struct Confirmed {
 impl Exit<'_> {
     /// Whether anybody watches events.
     pub(crate) fn is_watched(&self) -> bool {
-        self.notices.is_watched() || self.courier.is_watched()
+        self.notices.is_watched() || self.transport.is_watched()
     }
 
     /// Passes a notice on to the server that it is for, or an event to all that watch.
     pub(crate) fn notice(&self, to: Option<ReplicaId>, notice: Notice) {
         match to.map(server_of) {
             Some(server) if server == self.me => notice.tell(self.notices),
-            Some(server) => self.courier.notify(server, notice),
+            Some(server) => self.transport.notify(server, notice),
             None => {
-                self.courier.notify_watching(&notice);
+                self.transport.notify_watching(&notice);
                 notice.tell(self.notices);
             }
         }
@@ -111,7 +111,7 @@ impl Exit<'_> {
     /// again.
     pub(crate) fn miss(&self, server: ServerId) {
         if server != self.me {
-            self.courier.miss(server);
+            self.transport.miss(server);
         }
     }
 
@@ -162,7 +162,7 @@ impl Exit<'_> {
 
     /// Replies to a question of another server.
     pub(crate) fn reply(&self, server: ServerId, number: u64, (now, result): Replied) {
-        self.courier.send(server, Frame::Reply { number, now, result });
+        self.transport.send(server, Frame::Reply { number, now, result });
     }
 
     /// Tells a server what became of a call that it presented.
@@ -175,7 +175,7 @@ impl Exit<'_> {
         if server == self.me {
             self.settle_presented(ballot, call, outcome, place);
         } else {
-            self.courier.send(server, Frame::Presented { partition, ballot, outcomes: vec![(call, outcome, place)] });
+            self.transport.send(server, Frame::Presented { partition, ballot, outcomes: vec![(call, outcome, place)] });
         }
     }
 

@@ -54,7 +54,7 @@ enum Cause {
 }
 
 /// What a server is in a partition.
-pub(crate) struct Share {
+pub(crate) struct Proposer {
     partition: u16,
     me: ServerId,
     nodes: usize,
@@ -71,7 +71,7 @@ pub(crate) struct Share {
 }
 
 enum Role {
-    StandsBy,
+    Standby,
     Asks(Box<Asking>),
     Leads(Box<Lead>),
 }
@@ -90,12 +90,12 @@ struct Asking {
     ends: Option<(Position, Renewals)>,
 }
 
-impl Share {
+impl Proposer {
     /// Stands by.
     pub(crate) fn new(partition: u16, me: ServerId, nodes: usize, waiters_max: usize) -> Self {
         let (highest, broken) = (Ballot::default(), vec![None; nodes]);
         let memory = (nodes == 1).then(|| Memory::new(me));
-        Self { partition, me, nodes, waiters_max, highest, broken, role: Role::StandsBy, memory, prefix: None }
+        Self { partition, me, nodes, waiters_max, highest, broken, role: Role::Standby, memory, prefix: None }
     }
 
     /// Shares the locks with classic clients, whose keys begin with this.
@@ -113,7 +113,7 @@ impl Share {
     pub(crate) fn lead(&mut self) -> Option<&mut Lead> {
         match &mut self.role {
             Role::Leads(lead) => Some(lead),
-            Role::StandsBy | Role::Asks(_) => None,
+            Role::Standby | Role::Asks(_) => None,
         }
     }
 
@@ -122,7 +122,7 @@ impl Share {
         match &self.role {
             Role::Asks(asking) if now < asking.until => return,
             Role::Leads(_) => return,
-            Role::Asks(_) | Role::StandsBy => {}
+            Role::Asks(_) | Role::Standby => {}
         }
         let seen_alone = self.memory.as_ref().map(|memory| memory.alone.highest());
         let ballot = self.next_ballot(seen.max(seen_alone.unwrap_or_default()));
@@ -160,7 +160,7 @@ impl Share {
     /// Whether there may be a request for this node, at about this time.
     pub(crate) fn may_have_next(&self, node: usize, now: StoreTime) -> bool {
         match &self.role {
-            Role::StandsBy => false,
+            Role::Standby => false,
             Role::Asks(_) => true,
             Role::Leads(lead) => lead.may_have_next(node, now),
         }
@@ -177,7 +177,7 @@ impl Share {
             return None;
         }
         match &mut self.role {
-            Role::StandsBy => None,
+            Role::Standby => None,
             Role::Asks(asking) => {
                 let (question, request) = asking.questions[node].pop_front()?;
                 Some((Tag { ballot: asking.ballot, cause: Cause::Question(question) }, request))
@@ -206,7 +206,7 @@ impl Share {
                     }
                     Step::GiveUp(higher) => {
                         self.highest = self.highest.max(higher);
-                        self.role = Role::StandsBy;
+                        self.role = Role::Standby;
                     }
                     Step::Lead { leader, content } => {
                         let (of, max) = ((self.partition, tag.ballot), self.waiters_max);
@@ -266,7 +266,7 @@ impl Share {
 
     /// Leads no more, and asks for nothing.
     pub(crate) fn resign(&mut self, now: StoreTime, exit: &Exit<'_>) {
-        if let Role::Leads(mut lead) = std::mem::replace(&mut self.role, Role::StandsBy) {
+        if let Role::Leads(mut lead) = std::mem::replace(&mut self.role, Role::Standby) {
             exit.carried.lock().keep(lead.kept_places(), Instant::now());
             match &mut self.memory {
                 Some(memory) => memory.keep(lead, now, exit),

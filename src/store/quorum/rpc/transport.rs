@@ -30,7 +30,7 @@ pub(crate) type Replied = (StoreTime, Result<Done, Refusal>);
 
 /// Frames to and from other servers.
 #[derive(Debug)]
-pub(crate) struct Courier {
+pub(crate) struct Transport {
     outgoing: Mutex<Outgoing>,
     /// To how many servers something is under way.
     under_way: AtomicUsize,
@@ -70,14 +70,14 @@ struct Received {
 /// A question that was asked. Dropped, nobody waits for the reply any more.
 #[derive(Debug)]
 pub(crate) struct Question<'a> {
-    courier: &'a Courier,
+    transport: &'a Transport,
     number: u64,
     reply: oneshot::Receiver<Option<Replied>>,
 }
 
 impl Drop for Question<'_> {
     fn drop(&mut self) {
-        self.courier.asked.lock().remove(&self.number);
+        self.transport.asked.lock().remove(&self.number);
     }
 }
 
@@ -89,7 +89,7 @@ impl Question<'_> {
     }
 }
 
-impl Courier {
+impl Transport {
     pub(crate) fn new() -> Self {
         Self {
             outgoing: Mutex::default(),
@@ -169,7 +169,7 @@ impl Courier {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         self.asked.lock().insert(number, sender);
         self.send(of, Frame::Ask { number, partition, ballot, not_after, work });
-        Question { courier: self, number, reply }
+        Question { transport: self, number, reply }
     }
 
     /// A server left a question without a reply. What goes through this node may not arrive, although the node takes

@@ -33,7 +33,7 @@ impl<C: Carrier> QuorumStore<C> {
             let Push::Message(bytes) = push else { continue };
             match Parcel::decode(&bytes) {
                 Ok(Parcel { from, frames }) => {
-                    self.delivery.courier.came_through(node, from);
+                    self.delivery.transport.came_through(node, from);
                     for frame in frames {
                         self.take(from, frame);
                     }
@@ -49,10 +49,10 @@ impl<C: Carrier> QuorumStore<C> {
             Frame::Ask { number, partition, ballot, not_after, work } => {
                 let now = self.work(from, number, (partition, ballot), not_after, work);
                 if let Err((now, why)) = now {
-                    self.delivery.courier.send(from, Frame::Reply { number, now, result: Err(why) });
+                    self.delivery.transport.send(from, Frame::Reply { number, now, result: Err(why) });
                 }
             }
-            Frame::Reply { number, now, result } => self.delivery.courier.replied(number, (now, result)),
+            Frame::Reply { number, now, result } => self.delivery.transport.replied(number, (now, result)),
             Frame::Notices { first, notices } => self.take_notices(from, first, notices),
             Frame::Gather { partition, ballot, now } if ballot.server == from => {
                 let known = Known { ballot, time: now, heard: self.clock.now() };
@@ -63,13 +63,13 @@ impl<C: Carrier> QuorumStore<C> {
             Frame::Waiters { partition, ballot, not_after, waiters, is_last } => {
                 let at = usize::from(partition);
                 let Some(part) = self.parts.get(at) else { return };
-                let mut share = part.share.lock();
+                let mut proposer = part.proposer.lock();
                 let exit = self.exit(at);
                 let now = self.clock.now();
                 // What comes too late is presented again, and what comes to a leader that hands over, to the next one.
                 let may_come =
                     |lead: &&mut Lead| lead.ballot() == ballot && lead.time(now) <= not_after && !lead.hands_over();
-                if let Some(lead) = share.lead().filter(may_come) {
+                if let Some(lead) = proposer.lead().filter(may_come) {
                     lead.presents(from, (waiters, is_last), Place::hash_of, now, &exit);
                 }
             }
@@ -85,9 +85,9 @@ impl<C: Carrier> QuorumStore<C> {
                 self.membership.election.lock().gave(from, Instant::now());
                 match self.parts.get(usize::from(partition)) {
                     Some(_) if self.is_leaving() => {
-                        self.delivery.courier.send(from, Frame::Declines { partition, ballot });
+                        self.delivery.transport.send(from, Frame::Declines { partition, ballot });
                     }
-                    Some(part) => part.share.lock().take_over(ballot, ends, self.clock.now()),
+                    Some(part) => part.proposer.lock().take_over(ballot, ends, self.clock.now()),
                     None => {}
                 }
             }
@@ -95,8 +95,8 @@ impl<C: Carrier> QuorumStore<C> {
                 self.membership.election.lock().leaves(from);
                 let part = self.parts.get(usize::from(partition));
                 let has_gone_on = part.is_some_and(|part| {
-                    let mut share = part.share.lock();
-                    share.lead().filter(|lead| lead.ballot() == ballot).is_some_and(Lead::goes_on)
+                    let mut proposer = part.proposer.lock();
+                    proposer.lead().filter(|lead| lead.ballot() == ballot).is_some_and(Lead::goes_on)
                 });
                 if has_gone_on {
                     // Who waits for the successor asks here again.
@@ -119,11 +119,11 @@ impl<C: Carrier> QuorumStore<C> {
     ) -> Result<(), (StoreTime, Refusal)> {
         let at = usize::from(partition);
         let nobody = (StoreTime::default(), Refusal::NotLeader);
-        let mut share = self.parts.get(at).ok_or(nobody)?.share.lock();
+        let mut proposer = self.parts.get(at).ok_or(nobody)?.proposer.lock();
         let exit = self.exit(at);
         // Read under the mutex: within a partition, time never goes back.
         let now = self.clock.now();
-        let lead = share.lead().filter(|lead| lead.ballot() == ballot).ok_or(nobody)?;
+        let lead = proposer.lead().filter(|lead| lead.ballot() == ballot).ok_or(nobody)?;
         let time = lead.time(now);
         if let Some(why) = lead.refusal(now) {
             return Err((time, why));
@@ -142,15 +142,15 @@ impl<C: Carrier> QuorumStore<C> {
                 lead.page((from, number), now, |locks, now| list::page(locks, slot, limit, budget, &prefix, now));
             }
             Work::Watch(beat) => {
-                self.delivery.courier.watches(from, beat, true);
-                self.delivery.courier.send(from, Frame::Reply { number, now: time, result: Ok(Done::Watching) });
+                self.delivery.transport.watches(from, beat, true);
+                self.delivery.transport.send(from, Frame::Reply { number, now: time, result: Ok(Done::Watching) });
             }
         }
         Ok(())
     }
 
     fn take_notices(&self, from: ServerId, first: u64, notices: Vec<Notice>) {
-        if self.delivery.courier.received(from, first, notices.len()) {
+        if self.delivery.transport.received(from, first, notices.len()) {
             self.notices_missed(from);
         }
         for notice in notices {
@@ -172,8 +172,8 @@ impl<C: Carrier> QuorumStore<C> {
     /// Keeps the places of dropped calls, if this server still has the lead that ends by this ballot.
     fn keep_places(&self, partition: usize, ballot: Ballot) {
         let Some(part) = self.parts.get(partition) else { return };
-        let mut share = part.share.lock();
-        if let Some(lead) = share.lead().filter(|lead| lead.ballot() < ballot) {
+        let mut proposer = part.proposer.lock();
+        if let Some(lead) = proposer.lead().filter(|lead| lead.ballot() < ballot) {
             part.carried.lock().keep(lead.kept_places(), Instant::now());
         }
     }
@@ -197,7 +197,7 @@ impl<C: Carrier> QuorumStore<C> {
         for (index, waiters) in (1..).zip(frames) {
             let is_last = index == last;
             self.delivery
-                .courier
+                .transport
                 .send(ballot.server, Frame::Waiters { partition: number, ballot, not_after, waiters, is_last });
         }
     }

@@ -10,7 +10,7 @@ use crate::{
             ballot::{ServerId, Stamp},
             node::{Ask, Mark},
         },
-        proposer::{delivery::Exit, place::Place, role::Share},
+        proposer::{delivery::Exit, place::Place, role::Proposer},
         rpc::messages::{BEAT_PERIOD, Frame, Told},
     },
 };
@@ -79,9 +79,9 @@ impl<C: Carrier> QuorumStore<C> {
             watches: self.delivery.notices.is_watched(),
             leaves: self.is_leaving(),
             left: self.membership.has_left(),
-            leads: self.parts.iter().filter_map(|part| Some(part.share.lock().lead()?.led(now))).collect(),
-            notices: self.delivery.courier.notices_sent(),
-            strangers: self.parts.iter().filter_map(|part| part.share.lock().tells()).collect(),
+            leads: self.parts.iter().filter_map(|part| Some(part.proposer.lock().lead()?.led(now))).collect(),
+            notices: self.delivery.transport.notices_sent(),
+            strangers: self.parts.iter().filter_map(|part| part.proposer.lock().tells()).collect(),
         }
     }
 
@@ -89,7 +89,7 @@ impl<C: Carrier> QuorumStore<C> {
     fn look_around(&self, now: Instant) {
         let (living, carriers, told, leaders) = {
             let mut election = self.membership.election.lock();
-            election.forget_gone(now).into_iter().for_each(|server| self.delivery.courier.forget(server));
+            election.forget_gone(now).into_iter().for_each(|server| self.delivery.transport.forget(server));
             let mine = |notices: &[(ServerId, u64)]| {
                 notices.iter().find(|(server, _)| *server == self.delivery.me).map_or(0, |(_, sent)| *sent)
             };
@@ -102,8 +102,8 @@ impl<C: Carrier> QuorumStore<C> {
             (living, election.carriers(now).into_iter().collect(), told, leaders)
         };
         for (server, watches, count, sent) in told {
-            self.delivery.courier.watches(server, count, watches);
-            if self.delivery.courier.told(server, count, sent, now) {
+            self.delivery.transport.watches(server, count, watches);
+            if self.delivery.transport.told(server, count, sent, now) {
                 self.notices_missed(server);
             }
         }
@@ -120,7 +120,7 @@ impl<C: Carrier> QuorumStore<C> {
     /// Takes that another server leads a partition.
     pub(super) fn note_leader(&self, at: usize, known: Known) {
         let Some(part) = self.parts.get(at) else { return };
-        let gave_way = part.share.lock().gives_way(known.ballot, self.clock.now(), &self.exit(at));
+        let gave_way = part.proposer.lock().gives_way(known.ballot, self.clock.now(), &self.exit(at));
         self.parts.metrics.leads_lost.inc_by(u64::from(gave_way));
         let before = {
             let mut leader = part.leader.lock();
@@ -160,7 +160,7 @@ impl<C: Carrier> QuorumStore<C> {
         let part = &self.parts[at];
         let number = u16::try_from(at).unwrap_or(u16::MAX);
         part.carried.lock().forget_dropped(now);
-        if let Some(lead) = part.share.lock().lead() {
+        if let Some(lead) = part.proposer.lock().lead() {
             let exit = self.exit(at);
             let clock = self.clock.now();
             lead.hear_of(living.iter().copied(), clock, &exit);
@@ -189,8 +189,8 @@ impl<C: Carrier> QuorumStore<C> {
 
     /// Begins to lead: the waiters of the leaders before come first. The caller has locked the share, so that no
     /// command comes between.
-    pub(super) fn begin_to_lead(&self, at: usize, share: &mut Share, now: StoreTime, exit: &Exit<'_>) {
-        let Some(lead) = share.lead() else { return };
+    pub(super) fn begin_to_lead(&self, at: usize, proposer: &mut Proposer, now: StoreTime, exit: &Exit<'_>) {
+        let Some(lead) = proposer.lead() else { return };
         let (ballot, number) = (lead.ballot(), u16::try_from(at).unwrap_or(u16::MAX));
         self.parts.metrics.leads_begun.inc();
         let others = self.membership.election.lock().carriers(Instant::now());
@@ -200,7 +200,7 @@ impl<C: Carrier> QuorumStore<C> {
             self.membership.beat_soon.notify_waiters();
         }
         for server in others {
-            self.delivery.courier.send(server, Frame::Gather { partition: number, ballot, now: lead.time(now) });
+            self.delivery.transport.send(server, Frame::Gather { partition: number, ballot, now: lead.time(now) });
         }
         let own = self.parts[at].carried.lock().present_to(ballot, exit.since);
         lead.presents(self.delivery.me, (own, true), Place::hash_of, now, exit);
@@ -222,12 +222,12 @@ impl<C: Carrier> QuorumStore<C> {
             hands_over |= has_heir;
             // A successor asks this server for its waiters, and waits for the answer before it serves anybody.
             let is_led = self.parts.iter().all(|part| part.leader.lock().is_some());
-            let is_needed = self.parts.iter().any(|part| part.share.lock().is_needed());
+            let is_needed = self.parts.iter().any(|part| part.proposer.lock().is_needed());
             // Who was deposed a moment ago may be needed too.
             let is_over = if is_led { !is_needed } else { !hands_over };
             // What this server was asked to take over, it hands on.
             let now = self.clock.now();
-            let asks = self.parts.iter().any(|part| part.share.lock().asks(now));
+            let asks = self.parts.iter().any(|part| part.proposer.lock().asks(now));
             let may_come = self.membership.election.lock().may_come(Instant::now());
             if !has_heir && !asks && !may_come && is_over || until <= Instant::now() {
                 break;
@@ -240,11 +240,11 @@ impl<C: Carrier> QuorumStore<C> {
             sleep(LEAVE_PERIOD).await;
         }
         for (at, part) in self.parts.iter().enumerate() {
-            part.share.lock().resign(self.clock.now(), &self.exit(at));
+            part.proposer.lock().resign(self.clock.now(), &self.exit(at));
         }
         // The waiters that it presents are to arrive.
         let sent = async {
-            while !self.delivery.courier.is_idle() {
+            while !self.delivery.transport.is_idle() {
                 sleep(LEAVE_PERIOD).await;
             }
         };
@@ -263,8 +263,8 @@ impl<C: Carrier> QuorumStore<C> {
     fn begin_to_leave(&self) -> bool {
         let mut has_heir = false;
         for (number, part) in (0..).zip(self.parts.iter()) {
-            let mut share = part.share.lock();
-            let Some(lead) = share.lead() else { continue };
+            let mut proposer = part.proposer.lock();
+            let Some(lead) = proposer.lead() else { continue };
             let heir = self.membership.election.lock().heir(number, true, Instant::now());
             if let Some(heir) = heir {
                 has_heir = true;

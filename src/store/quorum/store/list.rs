@@ -89,9 +89,9 @@ impl<C: Carrier> QuorumStore<C> {
         room: &mut Room,
         reads: &mut Vec<oneshot::Receiver<()>>,
     ) -> Result<Option<(Option<usize>, Ballot)>, StoreError> {
-        let mut share = self.parts[at.partition].share.lock();
+        let mut proposer = self.parts[at.partition].proposer.lock();
         let now = self.clock.now();
-        let Some(lead) = share.lead() else { return Ok(None) };
+        let Some(lead) = proposer.lead() else { return Ok(None) };
         if let Some(why) = lead.refusal(now) {
             return Err(not_done(why).into());
         }
@@ -144,7 +144,7 @@ impl<C: Carrier> QuorumStore<C> {
     async fn watch_once(&self) -> Result<(), NotDone> {
         let mut leaders = Vec::new();
         for at in 0..self.parts.len() {
-            let leads_here = self.parts[at].share.lock().lead().is_some();
+            let leads_here = self.parts[at].proposer.lock().lead().is_some();
             if !leads_here {
                 leaders.push((at, self.leader_of(at)?));
             }

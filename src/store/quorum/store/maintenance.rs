@@ -4,7 +4,7 @@ use super::{QuorumStore, partitions::Part};
 use crate::store::quorum::{
     nodes::carrier::Carrier,
     paxos::ballot::Ballot,
-    proposer::{place::Place, role::Share},
+    proposer::{place::Place, role::Proposer},
     rpc::messages::Frame,
 };
 use std::time::Duration;
@@ -22,7 +22,7 @@ impl<C: Carrier> QuorumStore<C> {
             }
             self.measure();
             let now = self.clock.now();
-            let due = self.parts.iter().filter_map(|part| part.share.lock().lead()?.next_due()).min();
+            let due = self.parts.iter().filter_map(|part| part.proposer.lock().lead()?.next_due()).min();
             let left = due.map_or(TEND_PERIOD, |due| due.since(now).min(TEND_PERIOD));
             tokio::time::sleep(left).await;
         }
@@ -33,14 +33,14 @@ impl<C: Carrier> QuorumStore<C> {
         let mut more = false;
         for (number, part) in (0..).zip(self.parts.iter()) {
             let at = usize::from(number);
-            let mut share = part.share.lock();
+            let mut proposer = part.proposer.lock();
             let exit = self.exit(at);
             let now = self.clock.now();
-            share.retry_broken(now);
-            let Some(lead) = share.lead() else {
+            proposer.retry_broken(now);
+            let Some(lead) = proposer.lead() else {
                 let highest = self.candidacy(number, part);
                 if let Some(highest) = highest {
-                    share.ask(highest, now);
+                    proposer.ask(highest, now);
                 }
                 continue;
             };
@@ -50,18 +50,18 @@ impl<C: Carrier> QuorumStore<C> {
                 self.parts.led_anew.notify_waiters();
             }
             more |= lead.apply_due_timers(now, &exit);
-            self.ask_heir(at, &mut share);
+            self.ask_heir(at, &mut proposer);
         }
         self.driver.wake_all();
         more
     }
 
     /// Asks the successor to take over what is handed over, when nothing is held back any more.
-    pub(super) fn ask_heir(&self, at: usize, share: &mut Share) {
+    pub(super) fn ask_heir(&self, at: usize, proposer: &mut Proposer) {
         let Ok(partition) = u16::try_from(at) else { return };
-        let Some(lead) = share.lead() else { return };
+        let Some(lead) = proposer.lead() else { return };
         if let Some((heir, ends)) = lead.hand_over() {
-            self.delivery.courier.send(heir, Frame::HandOver { partition, ballot: lead.ballot(), ends });
+            self.delivery.transport.send(heir, Frame::HandOver { partition, ballot: lead.ballot(), ends });
         }
     }
 

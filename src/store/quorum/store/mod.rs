@@ -101,7 +101,7 @@ impl<C: Carrier> QuorumStore<C> {
     pub fn beside_classic(mut self, prefix: &str) -> Self {
         let prefix: Arc<str> = prefix.into();
         if !prefix.is_empty() {
-            self.parts.iter_mut().for_each(|part| part.share.get_mut().beside_classic(&prefix));
+            self.parts.iter_mut().for_each(|part| part.proposer.get_mut().beside_classic(&prefix));
         }
         self.driver.prefix = Some(prefix);
         self
@@ -132,7 +132,7 @@ impl<C: Carrier> QuorumStore<C> {
     /// partition, or did a moment ago. A change of a leader makes no server unready: all would be at the same time.
     pub fn is_ready(&self) -> bool {
         let now = self.clock.now();
-        let is_heard = |part: &Part| part.share.lock().lead().is_none_or(|lead| lead.is_heard(now));
+        let is_heard = |part: &Part| part.proposer.lock().lead().is_none_or(|lead| lead.is_heard(now));
         let led_lately = self.parts.all_led_at.lock().is_some_and(|at| at.elapsed() < LEADERLESS_TIME_MAX);
         led_lately && self.membership.election.lock().hears_majority(Instant::now()) && self.parts.iter().all(is_heard)
     }
@@ -141,7 +141,7 @@ impl<C: Carrier> QuorumStore<C> {
     fn measure(&self) {
         let (mut led, mut without) = (0, 0);
         for part in self.parts.iter() {
-            if part.share.lock().lead().is_some() {
+            if part.proposer.lock().lead().is_some() {
                 led += 1;
             } else if part.leader.lock().is_none() {
                 without += 1;
@@ -158,7 +158,7 @@ impl<C: Carrier> QuorumStore<C> {
 
     /// How many partitions this server leads.
     pub fn leads(&self) -> usize {
-        self.parts.iter().filter(|part| part.share.lock().lead().is_some()).count()
+        self.parts.iter().filter(|part| part.proposer.lock().lead().is_some()).count()
     }
 
     /// Resolves when nothing that was posted is left to do.
@@ -254,7 +254,7 @@ impl<C: Carrier> Store for QuorumStore<C> {
     fn ahead(&self, name: &LockName, call: Call) -> Option<u64> {
         let Place { partition, hash } = self.place(name);
         let part = &self.parts[partition];
-        match part.share.lock().lead() {
+        match part.proposer.lock().lead() {
             Some(lead) => lead.ahead(name, hash, call),
             None => part.carried.lock().ahead(call),
         }

@@ -10,7 +10,7 @@ use crate::{
             message::{Answer, Request},
         },
         proposer::{
-            role::{Share, Tag},
+            role::{Proposer, Tag},
             waiters::Carried,
         },
     },
@@ -24,7 +24,7 @@ use uuid::Uuid;
 /// A partition, as far as this server has to do with it. A task that locks several of these mutexes locks them in this
 /// order, and that of the election after them.
 pub(super) struct Part {
-    pub(super) share: Mutex<Share>,
+    pub(super) proposer: Mutex<Proposer>,
     /// The calls that wait through this server.
     pub(super) carried: Arc<Mutex<Carried>>,
     /// The other server that leads, if one is known.
@@ -45,7 +45,7 @@ impl Partitions {
     /// Partitions in which this server stands by.
     pub(super) fn new(partitions: u16, me: ServerId, nodes: usize, waiters_max: usize) -> Self {
         let part = |number| Part {
-            share: Mutex::new(Share::new(number, me, nodes, waiters_max)),
+            proposer: Mutex::new(Proposer::new(number, me, nodes, waiters_max)),
             carried: Arc::default(),
             leader: Mutex::default(),
         };
@@ -73,17 +73,17 @@ impl<C: Carrier> driver::Partitions for QuorumStore<C> {
     type Tag = Tag;
 
     fn reconnected(&self, node: usize) {
-        self.parts.iter().for_each(|part| part.share.lock().reconnected(node));
+        self.parts.iter().for_each(|part| part.proposer.lock().reconnected(node));
     }
 
     fn requests(&self, node: usize, first: usize, mut take: impl FnMut(usize, Tag, Request) -> bool) -> usize {
         let glance = self.clock.now();
         for at in (0..self.parts.len()).map(|step| (first + step) % self.parts.len()) {
-            let mut share = self.parts[at].share.lock();
-            if !share.may_have_next(node, glance) {
+            let mut proposer = self.parts[at].proposer.lock();
+            if !proposer.may_have_next(node, glance) {
                 continue;
             }
-            while let Some((tag, request)) = share.next(node, self.clock.now(), transfer) {
+            while let Some((tag, request)) = proposer.next(node, self.clock.now(), transfer) {
                 if !take(at, tag, request) {
                     return at + 1;
                 }
@@ -93,23 +93,23 @@ impl<C: Carrier> driver::Partitions for QuorumStore<C> {
     }
 
     fn answered(&self, node: usize, at: usize, tag: Tag, answer: Answer) {
-        let mut share = self.parts[at].share.lock();
+        let mut proposer = self.parts[at].proposer.lock();
         let exit = self.exit(at);
         // Read under the mutex: a promise that another task has taken is before it, too.
         let now = self.clock.now();
-        let led = share.lead().is_some();
-        if share.answered(node, tag, answer, now, &exit) {
-            self.begin_to_lead(at, &mut share, now, &exit);
-        } else if led && share.lead().is_none() {
+        let led = proposer.lead().is_some();
+        if proposer.answered(node, tag, answer, now, &exit) {
+            self.begin_to_lead(at, &mut proposer, now, &exit);
+        } else if led && proposer.lead().is_none() {
             self.parts.metrics.leads_lost.inc();
             // A call that was refused by this leader asks the next one, which may be known already.
             self.parts.led_anew.notify_waiters();
         }
-        self.ask_heir(at, &mut share);
+        self.ask_heir(at, &mut proposer);
     }
 
     fn broke(&self, node: usize, at: usize) -> bool {
-        self.parts[at].share.lock().breaks(node, self.clock.now())
+        self.parts[at].proposer.lock().breaks(node, self.clock.now())
     }
 }
 

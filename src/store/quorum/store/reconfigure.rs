@@ -27,14 +27,14 @@ impl<C: Carrier> QuorumStore<C> {
         let nothing = Election::new(me, nodes, mark.partitions, Instant::now());
         let membership = before.membership.move_to(nothing);
         let part = |(number, part): (u16, &Part)| {
-            let mut share = part.share.lock();
-            let has_led = share.lead().is_some();
-            share.resign(now, &before.exit(usize::from(number)));
-            let mut next = share.among_others();
+            let mut proposer = part.proposer.lock();
+            let has_led = proposer.lead().is_some();
+            proposer.resign(now, &before.exit(usize::from(number)));
+            let mut next = proposer.among_others();
             if has_led && !before.is_leaving() {
                 next.ask(membership.election.lock().highest(number), now);
             }
-            Part { share: Mutex::new(next), carried: Arc::clone(&part.carried), leader: Mutex::default() }
+            Part { proposer: Mutex::new(next), carried: Arc::clone(&part.carried), leader: Mutex::default() }
         };
         let each = (0..mark.partitions).zip(before.parts.iter()).map(part).collect();
         let mut parts = Partitions::of(each, Arc::clone(&before.parts.metrics));

@@ -120,11 +120,11 @@ impl<C: Carrier> QuorumStore<C> {
         command: &Command,
         reply: oneshot::Sender<Result<Confirmed, Refusal>>,
     ) -> Result<bool, NotDone> {
-        let mut share = self.parts[partition].share.lock();
+        let mut proposer = self.parts[partition].proposer.lock();
         let exit = self.exit(partition);
         // Read under the mutex: within a partition, time never goes back.
         let now = self.clock.now();
-        let Some(lead) = share.lead() else { return Ok(false) };
+        let Some(lead) = proposer.lead() else { return Ok(false) };
         if let Some(why) = lead.refusal(now) {
             return Err(not_done(why));
         }
@@ -161,7 +161,7 @@ impl<C: Carrier> QuorumStore<C> {
     pub(super) async fn ask(&self, partition: usize, known: Known, work: Work) -> Result<Done, NotDone> {
         let number = u16::try_from(partition).unwrap_or(u16::MAX);
         let not_after = known.at(self.clock.now()).after(COMMAND_WINDOW);
-        let question = self.delivery.courier.ask(known.ballot.server, (number, known.ballot), not_after, work);
+        let question = self.delivery.transport.ask(known.ballot.server, (number, known.ballot), not_after, work);
         match timeout(ANSWER_TIME_MAX, question.reply()).await {
             Ok(Some((now, result))) => {
                 self.note_time(partition, known.ballot, now);
@@ -175,7 +175,7 @@ impl<C: Carrier> QuorumStore<C> {
                 Err(NotDone::NotThere(no_leader()))
             }
             Err(_) => {
-                self.delivery.courier.unanswered(known.ballot.server, self.driver.nodes());
+                self.delivery.transport.unanswered(known.ballot.server, self.driver.nodes());
                 Err(NotDone::Fails(StoreError::OutcomeUnknown(format!(
                     "the server that leads the partition of this lock did not answer within {ANSWER_TIME_MAX:?}"
                 ))))

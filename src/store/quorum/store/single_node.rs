@@ -49,8 +49,8 @@ impl<C: Carrier> QuorumStore<C> {
     /// Takes what a beat that was sent at `asked` has seen of each partition.
     pub(super) fn sees(&self, seen: &[Seen], asked: StoreTime) {
         for (at, (part, seen)) in self.parts.iter().zip(seen).enumerate() {
-            let mut share = part.share.lock();
-            if share.sees(seen, asked, self.clock.now(), &self.exit(at)) {
+            let mut proposer = part.proposer.lock();
+            if proposer.sees(seen, asked, self.clock.now(), &self.exit(at)) {
                 self.parts.metrics.leads_lost.inc();
             }
         }
@@ -129,12 +129,12 @@ impl<C: Carrier> QuorumStore<C> {
             return Begun::Nothing;
         };
         let situation = Situation { now: loss.at, told, living, turn: *turn, clocks: loss.clocks };
-        let mut share = part.share.lock();
+        let mut proposer = part.proposer.lock();
         let exit = self.exit(at);
         let now = self.clock.now();
-        let begun = share.begins_membership(&situation, (self.is_leaving(), now), &exit);
+        let begun = proposer.begins_membership(&situation, (self.is_leaving(), now), &exit);
         if begun == Begun::Recalled {
-            self.begin_to_lead(at, &mut share, now, &exit);
+            self.begin_to_lead(at, &mut proposer, now, &exit);
         }
         begun
     }

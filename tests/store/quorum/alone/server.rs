@@ -12,9 +12,10 @@ use fencepost::{
         acceptor::{Incarnation, Seen},
         ballot::{Position, Stamp},
         candidate::{Candidate, Question, Step},
-        leader::{Heard, Leader, Purpose, Tokens},
+        leader::{Heard, Leader, Purpose},
         message::Answer,
         recovery::{Admission, BUSY_WAIT, Decision, Known, Renumbering, Sight, Situation},
+        tokens::Tokens,
         wall_clocks::WallClocks,
     },
 };

@@ -1,6 +1,6 @@
 //! Changes of the leader: who was queued before comes first, and a planned change loses nothing.
 
-use super::{Held, Lead, bridge::Work};
+use super::{Lead, Pending, bridge::Work};
 use crate::{
     domain::{
         command::{Acquire, Candidate, Command, Outcome},
@@ -137,7 +137,7 @@ impl Lead {
         if let Outcome::Acquire(outcome) = outcome {
             let is_queued = outcome == AcquireOutcome::Queued;
             let place = if is_queued { self.place(&name, hash, call.request) } else { 0 };
-            self.open.push(Held::Presented { server, call, outcome, place });
+            self.open.push(Pending::Presented { server, call, outcome, place });
         }
     }
 
@@ -210,7 +210,7 @@ impl Lead {
             self.hands_over = Some(HandOver { to, until: now.after(HAND_OVER_TIME_MAX), is_asked: false });
             // The successor's time goes on from that of the last batch: it is to be of now.
             self.open_at(now);
-            self.open.push(Held::Read(oneshot::channel().0));
+            self.open.push(Pending::Read(oneshot::channel().0));
         }
     }
 
@@ -273,7 +273,7 @@ mod tests {
                     leading::{Job, Recovered},
                     waiters::Carried,
                 },
-                rpc::transport::Courier,
+                rpc::transport::Transport,
             },
         },
         sync::Mutex,
@@ -313,9 +313,9 @@ mod tests {
             |_| 0,
         )
         .unwrap();
-        let (courier, carried) = (Courier::new(), Mutex::<Carried>::default());
+        let (transport, carried) = (Transport::new(), Mutex::<Carried>::default());
         let (notices, since) = (TestNotices::default(), tokio::time::Instant::now());
-        let exit = Exit { me: ME, notices: &notices, courier: &courier, carried: &carried, since };
+        let exit = Exit { me: ME, notices: &notices, transport: &transport, carried: &carried, since };
         for (number, from) in [(1, ME), (2, OTHER), (3, ME), (4, OTHER)] {
             lead.submit(asks(number, from, lead.time(now)), now, &exit);
         }

@@ -2,7 +2,7 @@
 
 mod bridge;
 mod change;
-mod held;
+mod pending;
 mod recall;
 #[cfg(test)]
 mod tests;
@@ -38,7 +38,7 @@ use crate::{
 };
 use bridge::Bridge;
 use change::HandOver;
-use held::{Held, Written};
+use pending::{Pending, Written};
 use std::{
     collections::{BTreeSet, VecDeque},
     time::Duration,
@@ -67,7 +67,7 @@ pub(crate) struct Lead {
     /// When the last batch was written, on the server's clock.
     written_at: StoreTime,
     /// What turns since the last batch hold back.
-    open: Vec<Held>,
+    open: Vec<Pending>,
     /// When the first of these turns began, on the server's clock.
     opened_at: StoreTime,
     /// What batches hold back that no majority has yet.
@@ -199,7 +199,7 @@ impl Lead {
     /// has, or another server may lead.
     pub(crate) fn read(&mut self, now: StoreTime, reply: oneshot::Sender<()>) -> (&Partition<Outbox>, StoreTime) {
         self.open_at(now);
-        self.open.push(Held::Read(reply));
+        self.open.push(Pending::Read(reply));
         (&self.locks, self.time.at(now))
     }
 
@@ -213,7 +213,7 @@ impl Lead {
         self.open_at(now);
         let now = self.time.at(now);
         let page = Box::new(make(&self.locks, now));
-        self.open.push(Held::Page { server, number, now, page });
+        self.open.push(Pending::Page { server, number, now, page });
     }
 
     /// An upper bound on how many requests are queued before this call.

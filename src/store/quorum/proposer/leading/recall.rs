@@ -81,7 +81,7 @@ mod tests {
                     delivery::{Asker, Exit},
                     leading::{Job, Recovered},
                 },
-                rpc::transport::Courier,
+                rpc::transport::Transport,
             },
         },
         sync::Mutex,
@@ -132,9 +132,9 @@ mod tests {
             Place::hash_of,
         )
         .unwrap();
-        let (courier, carried) = (Courier::new(), Mutex::default());
+        let (transport, carried) = (Transport::new(), Mutex::default());
         let (notices, since) = (TestNotices::default(), tokio::time::Instant::now());
-        let exit = Exit { me: ME, notices: &notices, courier: &courier, carried: &carried, since };
+        let exit = Exit { me: ME, notices: &notices, transport: &transport, carried: &carried, since };
         lead.submit(asks(1, now), now, &exit);
         let mut sent = Vec::new();
         while let Some((purpose, _)) = lead.next(0, now, || unreachable!("no snapshot is wanted")) {

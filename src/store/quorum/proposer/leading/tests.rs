@@ -24,7 +24,7 @@ use crate::{
             },
             rpc::{
                 messages::{LAST_ENDS_MAX, LastEnds},
-                transport::Courier,
+                transport::Transport,
             },
         },
     },
@@ -43,7 +43,7 @@ const START: StoreTime = StoreTime::from_micros(7_000_000);
 struct Bench {
     lead: Lead,
     notices: TestNotices,
-    courier: Courier,
+    transport: Transport,
     carried: Mutex<Carried>,
     since: Instant,
 }
@@ -74,13 +74,13 @@ impl Bench {
             |_| 0,
         )
         .unwrap();
-        let (courier, carried) = (Courier::new(), Mutex::default());
-        Self { lead, notices: TestNotices::default(), courier, carried, since: Instant::now() }
+        let (transport, carried) = (Transport::new(), Mutex::default());
+        Self { lead, notices: TestNotices::default(), transport, carried, since: Instant::now() }
     }
 
     fn with_exit<R>(&mut self, act: impl FnOnce(&mut Lead, &Exit<'_>) -> R) -> R {
-        let Self { lead, notices, courier, carried, since } = self;
-        act(lead, &Exit { me: ME, notices, courier, carried, since: *since })
+        let Self { lead, notices, transport, carried, since } = self;
+        act(lead, &Exit { me: ME, notices, transport, carried, since: *since })
     }
 
     fn submit(&mut self, from: ServerId, command: Command, at: StoreTime) {

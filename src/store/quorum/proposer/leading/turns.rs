@@ -1,7 +1,7 @@
 //! Turns of the rules, in memory. What they cause is held back, but for hints.
 
 use super::{
-    Held, Lead,
+    Lead, Pending,
     bridge::{Bridge, Work},
 };
 use crate::{
@@ -110,7 +110,7 @@ impl Lead {
             place.number = self.place(&name, hash, call.request);
             place.ahead = self.ahead(&name, hash, call).unwrap_or_default();
         }
-        self.open.push(Held::Outcome { asker, now: time, outcome, place });
+        self.open.push(Pending::Outcome { asker, now: time, outcome, place });
     }
 
     pub(super) fn turn(
@@ -221,7 +221,7 @@ struct Turns<'a> {
     /// Other servers through which calls wait.
     carriers: &'a BTreeSet<ServerId>,
     waiters_max: usize,
-    open: &'a mut Vec<Held>,
+    open: &'a mut Vec<Pending>,
     bridge: Option<&'a Bridge>,
     exit: &'a Exit<'a>,
 }
@@ -256,13 +256,13 @@ impl Turns<'_> {
             && let Some((call, outcome)) = turn.claim_offered(replica_of(self.exit.me), next)
         {
             let claimed = Box::new(Timed { sent: self.exit.since, outcome });
-            self.open.push(Held::Claimed { call, claimed });
+            self.open.push(Pending::Claimed { call, claimed });
         }
         if let Some(before) = key
             && slot.lock.lease().is_none()
             && before != (None, slot.lock.offered_until())
         {
-            self.open.push(Held::Key(slot.name.clone(), slot.hash()));
+            self.open.push(Pending::Key(slot.name.clone(), slot.hash()));
         }
         let shared =
             slot.lock.lease().filter(|lease| lease.binding.calls().len() > 1 && effects.contains(&Effect::Granted));
@@ -274,7 +274,7 @@ impl Turns<'_> {
             // It promises nothing: the call claims, and the answer to that is held back. So a claim
             // through another server need not wait until this batch is acknowledged.
             Notice::LookAgain(..) => self.exit.notice(to, notice),
-            _ => self.open.push(Held::Notice(to, notice)),
+            _ => self.open.push(Pending::Notice(to, notice)),
         });
         // Only the server of its newest call was offered the lock; a call of it may live at another one, and claims.
         if let Some((request, (attempt, asked))) =

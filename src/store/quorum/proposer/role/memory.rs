@@ -1,7 +1,7 @@
 //! One node: what a server keeps of a partition in memory, also when it leads it no more, and what it does with that
 //! when the node has lost its memory. [`Alone`] has the rules.
 
-use super::{Role, Share};
+use super::{Proposer, Role};
 use crate::{
     domain::time::StoreTime,
     store::{
@@ -64,7 +64,7 @@ impl Memory {
     }
 }
 
-impl Share {
+impl Proposer {
     /// With one node: takes what a beat that was sent at `asked` has seen. Returns whether a lead ended by that.
     pub(crate) fn sees(&mut self, seen: &Seen, asked: StoreTime, now: StoreTime, exit: &Exit<'_>) -> bool {
         let Some(memory) = &mut self.memory else { return false };
@@ -82,7 +82,7 @@ impl Share {
                 if let Role::Asks(asking) = &self.role
                     && asking.candidate.begins() != Some(next)
                 {
-                    self.role = Role::StandsBy;
+                    self.role = Role::Standby;
                 }
                 false
             }

@@ -14,7 +14,7 @@ pub enum FrameError {
     /// Another version of the server sent it.
     #[error(
         "it has layout {0}, and this server reads layout {LAYOUT}: another version of the server sent it. Servers that \
-         share a store have to be of versions that read each other"
+         proposer a store have to be of versions that read each other"
     )]
     OtherLayout(u8),
     /// It is not what a server sends.

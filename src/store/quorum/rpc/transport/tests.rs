@@ -9,19 +9,19 @@ fn hint() -> Notice {
 
 #[test]
 fn a_beat_that_is_older_than_a_watch_does_not_end_it() {
-    let (courier, server) = (Courier::new(), ServerId([1; 12]));
-    courier.watches(server, 6, false);
-    courier.watches(server, 8, true);
-    courier.watches(server, 7, false);
-    assert!(courier.is_watched());
-    courier.watches(server, 9, true);
-    courier.watches(server, 10, false);
-    assert!(!courier.is_watched());
+    let (transport, server) = (Transport::new(), ServerId([1; 12]));
+    transport.watches(server, 6, false);
+    transport.watches(server, 8, true);
+    transport.watches(server, 7, false);
+    assert!(transport.is_watched());
+    transport.watches(server, 9, true);
+    transport.watches(server, 10, false);
+    assert!(!transport.is_watched());
 }
 
 #[test]
 fn what_is_on_its_way_is_not_missing_however_soon_a_beat_follows_another() {
-    let (it, now) = (Courier::new(), Instant::now());
+    let (it, now) = (Transport::new(), Instant::now());
     assert!(!it.received(ONE, 1, 4));
     assert!(!it.told(ONE, 1, 5, now));
     assert!(!it.told(ONE, 2, 6, now + BEAT_PERIOD / 300), "another node's");
@@ -33,7 +33,7 @@ fn what_is_on_its_way_is_not_missing_however_soon_a_beat_follows_another() {
 
 #[test]
 fn a_server_that_was_forgotten_and_lives_finds_what_is_missing() {
-    let (it, other) = (Courier::new(), Courier::new());
+    let (it, other) = (Transport::new(), Transport::new());
     // Takes the notices that are to be sent. Unless they are lost, whether the other one misses some before them.
     let taken = |lost: bool| {
         let frames = it.take(&BTreeSet::new()).into_iter().flat_map(|(_, frames)| frames);
@@ -57,7 +57,7 @@ fn a_server_that_was_forgotten_and_lives_finds_what_is_missing() {
 
 #[test]
 fn the_notices_of_a_frame_are_bounded() {
-    let it = Courier::new();
+    let it = Transport::new();
     (0..=LIST_MAX).for_each(|_| it.notify(ONE, hint()));
     let lengths = it.take(&BTreeSet::new()).into_iter().flat_map(|(_, frames)| frames).map(|frame| match frame {
         Frame::Notices { notices, .. } => notices.len(),

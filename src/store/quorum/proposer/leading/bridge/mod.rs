@@ -13,7 +13,7 @@ mod settle;
 mod tests;
 mod wishes;
 
-use super::{Held, Job, Lead};
+use super::{Job, Lead, Pending};
 use crate::{
     domain::{command::Command, name::LockName, outcome::ClassicHold, time::StoreTime},
     store::quorum::{
@@ -280,6 +280,6 @@ impl Lead {
     /// Has the key say what the lock says, once a majority has the next batch.
     fn settle_after_batch(&mut self, (name, hash): (&LockName, u64), now: StoreTime) {
         self.open_at(now);
-        self.open.push(Held::Key(name.clone(), hash));
+        self.open.push(Pending::Key(name.clone(), hash));
     }
 }

@@ -30,7 +30,7 @@ use crate::{
                 leading::{Recovered, SILENCE_MAX},
                 waiters::{Carried, QueuePlace},
             },
-            rpc::transport::Courier,
+            rpc::transport::Transport,
         },
     },
     sync::Mutex,
@@ -55,7 +55,7 @@ struct Bench {
     sent: Vec<(Purpose, Request)>,
     now: StoreTime,
     notices: TestNotices,
-    courier: Courier,
+    transport: Transport,
     carried: Mutex<Carried>,
 }
 
@@ -97,8 +97,8 @@ impl Bench {
         )
         .unwrap();
         let lead = lead.beside_classic(Some(&"lock:".into()));
-        let (notices, courier, carried) = (TestNotices::default(), Courier::new(), Mutex::default());
-        let mut bench = Self { lead, node, sent: Vec::new(), now, notices, courier, carried };
+        let (notices, transport, carried) = (TestNotices::default(), Transport::new(), Mutex::default());
+        let mut bench = Self { lead, node, sent: Vec::new(), now, notices, transport, carried };
         bench.settle();
         bench
     }
@@ -113,8 +113,8 @@ impl Bench {
     }
 
     fn with_exit<R>(&mut self, act: impl FnOnce(&mut Lead, StoreTime, &Exit<'_>) -> R) -> R {
-        let Self { lead, now, notices, courier, carried, .. } = self;
-        act(lead, *now, &Exit { me: ME, notices, courier, carried, since: Instant::now() })
+        let Self { lead, now, notices, transport, carried, .. } = self;
+        act(lead, *now, &Exit { me: ME, notices, transport, carried, since: Instant::now() })
     }
 
     fn run(&mut self, command: Command) -> Answered {

@@ -28,13 +28,13 @@ pub(super) struct Written {
     pub(super) seq: u64,
     /// When it was written.
     pub(super) at: Instant,
-    pub(super) held: Vec<Held>,
+    pub(super) held: Vec<Pending>,
 }
 
 /// Held back until a majority has the batch of its turn. Nothing else makes answers safe, reads and refusals too: no
 /// lease of the lead, and no clock. A `Key` is that of the lock with this name and its hash: it is to say then what the
 /// lock says.
-pub(super) enum Held {
+pub(super) enum Pending {
     Outcome { asker: Asker, now: StoreTime, outcome: Outcome, place: QueuePlace },
     Claimed { call: Call, claimed: Box<Timed<AcquireOutcome>> },
     Presented { server: ServerId, call: Call, outcome: AcquireOutcome, place: u64 },
@@ -45,18 +45,18 @@ pub(super) enum Held {
 }
 
 impl Lead {
-    pub(super) fn let_out(&mut self, held: Held, exit: &Exit<'_>) {
+    pub(super) fn let_out(&mut self, held: Pending, exit: &Exit<'_>) {
         match held {
-            Held::Outcome { asker, now, outcome, place } => exit.outcome(asker, now, outcome, place),
-            Held::Claimed { call, claimed } => exit.claimed(call, *claimed),
-            Held::Presented { server, call, outcome, place } => {
+            Pending::Outcome { asker, now, outcome, place } => exit.outcome(asker, now, outcome, place),
+            Pending::Claimed { call, claimed } => exit.claimed(call, *claimed),
+            Pending::Presented { server, call, outcome, place } => {
                 exit.presented(server, (self.partition, self.ballot), (call, outcome, place));
             }
-            Held::Page { server, number, now, page } => exit.reply(server, number, (now, Ok(*page))),
+            Pending::Page { server, number, now, page } => exit.reply(server, number, (now, Ok(*page))),
             // Nobody listens: the caller is gone.
-            Held::Read(reply) => drop(reply.send(())),
-            Held::Notice(to, notice) => exit.notice(to, notice),
-            Held::Key(name, hash) => self.settle_later(name, hash),
+            Pending::Read(reply) => drop(reply.send(())),
+            Pending::Notice(to, notice) => exit.notice(to, notice),
+            Pending::Key(name, hash) => self.settle_later(name, hash),
         }
     }
 
@@ -65,10 +65,14 @@ impl Lead {
         let time = self.time.at(now);
         for held in self.written.drain(..).flat_map(|batch| batch.held).chain(self.open.drain(..)) {
             match held {
-                Held::Outcome { asker, now, .. } => exit.refuse(asker, now, Refusal::Deposed),
-                Held::Page { server, number, now, .. } => exit.reply(server, number, (now, Err(Refusal::Deposed))),
+                Pending::Outcome { asker, now, .. } => exit.refuse(asker, now, Refusal::Deposed),
+                Pending::Page { server, number, now, .. } => exit.reply(server, number, (now, Err(Refusal::Deposed))),
                 // A call that waits is presented to the next leader.
-                Held::Claimed { .. } | Held::Presented { .. } | Held::Read(_) | Held::Notice(..) | Held::Key(..) => {}
+                Pending::Claimed { .. }
+                | Pending::Presented { .. }
+                | Pending::Read(_)
+                | Pending::Notice(..)
+                | Pending::Key(..) => {}
             }
         }
         if let Some(bridge) = &mut self.bridge {
