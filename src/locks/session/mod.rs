@@ -5,6 +5,7 @@
 mod driver;
 mod operations;
 mod positions;
+mod turn;
 
 use super::{
     AcquireAnswer, AcquireCall, Dispatch, Locks, LocksError,
@@ -14,7 +15,6 @@ use super::{
 use crate::{
     domain::{
         ids::{Call, LeaseId},
-        limits::COMMANDS_BEGUN_AT_ONCE,
         name::LockName,
         outcome::{ReleaseOutcome, RenewOutcome},
     },
@@ -22,16 +22,12 @@ use crate::{
     telemetry::metrics::StreamKind,
 };
 use driver::Driven;
-use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
-use operations::Session;
-use positions::Positions;
-use std::{pin::Pin, sync::Arc, task::Poll, time::Duration};
+use futures_util::StreamExt;
+use operations::{Begun, Session};
+use std::{sync::Arc, task::Poll, time::Duration};
 use tokio::time::Instant;
 use tokio_stream::Stream;
-
-/// The most messages, or finished operations, that one turn of the loop takes, so that beats, notices and answers get
-/// their turn. Each one taken is handled in the same turn.
-const AT_ONCE: usize = 256;
+use turn::UnderWay;
 
 /// A message from the client. `E` is the error of a message that breaks a rule of the API.
 #[derive(Clone, Debug)]
@@ -189,22 +185,14 @@ where
     async_stream::stream! {
         let mut inbound = std::pin::pin!(inbound.fuse());
         let mut session = Session::open(locks.clone(), client.clone(), kind);
-        let mut in_flight = FuturesUnordered::new();
-        let draining = locks.going.draining.clone();
-        let gone = locks.going.gone.clone();
-        let mut told = false;
+        let mut under_way = UnderWay::default();
+        let mut run = |begun: Begun| Box::pin(begun.run(locks.clone(), dispatch.clone()));
         let mut timer = std::pin::pin!(tokio::time::sleep_until(session.next_due()));
         let mut due = session.next_due();
-        // Whether the last event was a message: then renewals come first. A client that sends without pause must not
-        // lose leases.
-        let mut heard = false;
-        // Operations begun since other tasks had their turn.
-        let mut under_way = 0;
+        // `heard`: the last event was a message. Renewals come next, so that a flood of messages costs no lease.
+        let (mut told, mut heard) = (false, false);
         loop {
-            if under_way >= COMMANDS_BEGUN_AT_ONCE {
-                under_way = 0;
-                tokio::task::yield_now().await;
-            }
+            under_way.let_others_run().await;
             while let Some(message) = session.next_message() {
                 yield Ok(message);
             }
@@ -215,75 +203,39 @@ where
             let stalled = client.is_stalled();
             let event = tokio::select! {
                 biased;
-                () = gone.cancelled() => Event::Gone,
+                () = locks.going.gone.cancelled() => Event::Gone,
                 () = changed(&client, stalled) => Event::OtherDriver,
                 () = &mut timer, if !stalled => Event::TimerDue,
                 () = session.keeping.inbox().ready() => Event::Notice,
-                () = draining.cancelled(), if !told => Event::Draining,
+                () = locks.going.draining.cancelled(), if !told => Event::Draining,
                 () = std::future::ready(()), if heard && session.keeping.is_renewing() => Event::Renewing,
-                done = next_done(&mut in_flight, &session.positions) => Event::Done(done),
+                done = under_way.next_done(&session.positions) => Event::Done(done),
                 message = inbound.next(), if !stalled => Event::Message(message),
                 () = std::future::ready(()), if session.keeping.is_renewing() => Event::Renewing,
                 () = std::future::ready(()), if !stalled && session.positions.is_looking() => Event::Telling,
             };
             heard = matches!(event, Event::Message(_));
-            let result = match event {
-                Event::OtherDriver => Ok(()),
-                Event::Notice => { session.keeping.take_notices(); Ok(()) }
-                Event::Renewing => { session.keeping.renew_some().await; Ok(()) }
-                Event::TimerDue => { session.on_time(Instant::now()); due = Instant::now(); Ok(()) }
-                Event::Telling => { session.tell_some(); Ok(()) }
+            let goes_on = match event {
+                Event::OtherDriver => Ok(true),
+                Event::Notice => { session.keeping.take_notices(); Ok(true) }
+                Event::Renewing => { session.keeping.renew_some().await; Ok(true) }
+                Event::TimerDue => { session.on_time(Instant::now()); due = Instant::now(); Ok(true) }
+                Event::Telling => { session.tell_some(); Ok(true) }
                 Event::Draining => {
                     told = true;
                     session.keeping.say(keepalive::ToClient::Draining(drain_grace));
-                    Ok(())
+                    Ok(true)
                 }
-                Event::Done(mut next) => {
-                    for more in (0..AT_ONCE).rev() {
-                        let Some(done) = next else { break };
-                        session.done(done).await;
-                        next = if more > 0 { in_flight.next().now_or_never().flatten() } else { None };
-                    }
-                    session.positions.look_at_queued();
-                    Ok(())
+                Event::Done(done) => { turn::finish(&mut session, &mut under_way, done).await; Ok(true) }
+                Event::Message(message) => {
+                    turn::take(&mut session, &mut under_way, inbound.as_mut(), message, &mut run).await
                 }
-                Event::Message(mut next) => {
-                    let mut result = Ok(());
-                    for more in (0..AT_ONCE).rev() {
-                        let message = match next {
-                            Some(Ok(message)) => message,
-                            // The transport broke. For the leases that is the same as an orderly end.
-                            Some(Err(error)) => { yield Err(SessionError::Inbound(error)); return; }
-                            None => return,
-                        };
-                        // One message about kept leases may be much work, for which the store is awaited.
-                        let goes_on = more > 0 && !matches!(message, FromClient::Keep(_));
-                        match session.receive(message).await {
-                            Ok(None) => {}
-                            Ok(Some(begun)) => {
-                                // Most operations on the memory store are done at the first poll.
-                                let mut run = Box::pin(begun.run(locks.clone(), dispatch.clone()));
-                                match run.as_mut().now_or_never() {
-                                    Some(done) => session.done(done).await,
-                                    None => {
-                                        in_flight.push(run);
-                                        under_way += 1;
-                                    }
-                                }
-                            }
-                            Err(error) => { result = Err(error); break; }
-                        }
-                        let goes_on = goes_on && under_way < COMMANDS_BEGUN_AT_ONCE;
-                        let Some(message) = goes_on.then(|| inbound.next().now_or_never()).flatten() else { break };
-                        next = message;
-                    }
-                    result
-                }
-                Event::Gone => Err(StreamError::Gone(LocksError::Draining)),
+                Event::Gone => Err(SessionError::Stream(StreamError::Gone(LocksError::Draining))),
             };
-            if let Err(error) = result {
-                yield Err(SessionError::Stream(error));
-                return;
+            match goes_on {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => { yield Err(error); return; }
             }
         }
     }
@@ -315,15 +267,4 @@ where
 /// needed.
 async fn changed(client: &Client, stalled: bool) {
     std::future::poll_fn(|_| if client.is_stalled() == stalled { Poll::Pending } else { Poll::Ready(()) }).await;
-}
-
-/// The next finished operation, or `None` when calls have been queued meanwhile. Cancel-safe.
-async fn next_done<F: Future>(in_flight: &mut FuturesUnordered<F>, positions: &Positions) -> Option<F::Output> {
-    std::future::poll_fn(|context| match Pin::new(&mut *in_flight).poll_next(context) {
-        Poll::Ready(Some(done)) => Poll::Ready(Some(done)),
-        // No operation is in flight. The loop pushes the next one and polls this again.
-        Poll::Ready(None) | Poll::Pending if positions.any_queued() => Poll::Ready(None),
-        Poll::Ready(None) | Poll::Pending => Poll::Pending,
-    })
-    .await
 }
