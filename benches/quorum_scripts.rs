@@ -162,7 +162,7 @@ fn cpu(redis: &Redis) -> f64 {
 async fn measure_beats(redis: &Redis, connection: &Connection, partitions: u16, servers: u8, windows: u64) {
     redis.command(&["FLUSHALL"]);
     join(connection, partitions).await;
-    let beat = |server, number: u64| Ask::Beat {
+    let heartbeat = |server, number: u64| Ask::Heartbeat {
         cluster: ClusterId(1),
         list: 1,
         partitions,
@@ -172,15 +172,15 @@ async fn measure_beats(redis: &Redis, connection: &Connection, partitions: u16, 
         gone: Vec::new(),
     };
     for server in 1..servers {
-        said(connection, &[beat(server, 0)]).await;
+        said(connection, &[heartbeat(server, 0)]).await;
     }
     let (mut scripts, mut all) = (Vec::new(), Vec::new());
     for _ in 0..windows {
         redis.command(&["CONFIG", "RESETSTAT"]);
         let before = cpu(redis);
         for number in 0..WINDOW {
-            let said = said(connection, &[beat(0, number)]).await;
-            let [Said::Beats { partitions: seen, servers: told }] = &said[..] else { panic!("{said:?}") };
+            let said = said(connection, &[heartbeat(0, number)]).await;
+            let [Said::Heartbeats { partitions: seen, servers: told }] = &said[..] else { panic!("{said:?}") };
             assert_eq!((seen.len(), told.len()), (partitions.into(), servers.into()));
         }
         all.push((cpu(redis) - before) / WINDOW as f64);
@@ -190,7 +190,7 @@ async fn measure_beats(redis: &Redis, connection: &Connection, partitions: u16, 
     all.sort_by(f64::total_cmp);
     let middle = scripts.len() / 2;
     println!(
-        "a beat of {partitions:>2} partitions and {servers} servers: script {:>5.1} to {:>5.1} µs; all of Redis {:>5.1} \
+        "a heartbeat of {partitions:>2} partitions and {servers} servers: script {:>5.1} to {:>5.1} µs; all of Redis {:>5.1} \
          to {:>5.1} µs",
         scripts[0], scripts[middle], all[0], all[middle],
     );

@@ -1,14 +1,14 @@
 //! What servers send each other: another server may be of another version, and what it sent may be damaged.
 
-use fencepost::store::quorum::rpc::messages::{Frame, LIST_MAX, Parcel, Told, parcels};
+use fencepost::store::quorum::rpc::messages::{Frame, Heartbeat, LIST_MAX, Parcel, parcels};
 
 /// Any bytes as a parcel or as what a server told: each is decoded or refused. What is decoded is encoded to the same
 /// again, and packed into parcels of which each is read.
 pub fn parcel(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else { return };
     if kind % 2 == 1 {
-        let Ok(told) = Told::decode(bytes) else { return };
-        assert_eq!(Told::decode(&told.encode()).as_ref(), Ok(&told));
+        let Ok(told) = Heartbeat::decode(bytes) else { return };
+        assert_eq!(Heartbeat::decode(&told.encode()).as_ref(), Ok(&told));
         return;
     }
     let Ok(read) = Parcel::decode(bytes) else { return };

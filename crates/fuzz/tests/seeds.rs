@@ -3,7 +3,7 @@
 
 use fencepost::store::{
     partition::record::{Key, ended, lock},
-    quorum::rpc::messages::{Parcel, Told},
+    quorum::rpc::messages::{Heartbeat, Parcel},
 };
 use fencepost_fuzz::{METHODS, config, parcel, record, request, seeds};
 use tonic::Code;
@@ -94,7 +94,7 @@ fn no_parcel_causes_a_panic() {
 fn each_seeded_parcel_decodes() {
     for seed in seeds::parcels() {
         let (kind, bytes) = seed.split_first().unwrap();
-        let read = if *kind == 0 { Parcel::decode(bytes).map(drop) } else { Told::decode(bytes).map(drop) };
+        let read = if *kind == 0 { Parcel::decode(bytes).map(drop) } else { Heartbeat::decode(bytes).map(drop) };
         assert_eq!(read, Ok(()), "{kind} {bytes:x?}");
     }
 }

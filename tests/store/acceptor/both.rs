@@ -105,7 +105,7 @@ impl Both {
                 let ((cluster, list), fresh) = (self.knows(*knows), self.fresh());
                 let (server, gone) = (server(*number), gone.iter().map(|number| server(*number)).collect());
                 let (partitions, told) = (*partitions, told.as_slice().into());
-                self.send(vec![Ask::Beat { cluster, list, partitions, fresh, server, told, gone }])?;
+                self.send(vec![Ask::Heartbeat { cluster, list, partitions, fresh, server, told, gone }])?;
             }
             Op::Prefix(knows, number) => {
                 let ((cluster, list), prefix) = (self.knows(*knows), ["", "lock:", "é{\n"][*number].into());
@@ -302,7 +302,7 @@ impl Both {
                     .partitions
                     .get(partition)
                     .is_some_and(|it| it.header.as_ref().is_some_and(|header| header.incarnation == self.present())),
-                Ask::Mark(_) | Ask::Beat { .. } | Ask::Prefix { .. } => false,
+                Ask::Mark(_) | Ask::Heartbeat { .. } | Ask::Prefix { .. } => false,
             };
             let (as_member, present) = (votes(&before), self.present());
             let said = wholly(ask, |ask| self.twin.carry_out(present, ask).map_err(|why| why.to_string()));

@@ -231,10 +231,10 @@ fn damage_is_an_answer_of_its_partition_alone() {
         }
         let (server, told, gone) = (ServerId([1; 12]), b"here".as_slice().into(), Vec::new());
         let (cluster, list) = both.knows(Knows::It);
-        let beat = Ask::Beat { cluster, list, partitions: 2, fresh: Stamp(5), server, told, gone };
-        let [call] = &scripts::calls(&both.run_id, &[beat]).unwrap()[..] else { panic!("one run") };
+        let heartbeat = Ask::Heartbeat { cluster, list, partitions: 2, fresh: Stamp(5), server, told, gone };
+        let [call] = &scripts::calls(&both.run_id, &[heartbeat]).unwrap()[..] else { panic!("one run") };
         let said = call.said(both.run(call)).unwrap();
-        let [Ok(Said::Beats { partitions, servers })] = &said[..] else { panic!("{said:?}") };
+        let [Ok(Said::Heartbeats { partitions, servers })] = &said[..] else { panic!("{said:?}") };
         assert_eq!(matches!(partitions[0], Seen::Broken(_)), broken.contains("beat"), "{damage:?}: {partitions:?}");
         assert!(matches!(partitions[1], Seen::Votes { .. }), "{partitions:?}");
         assert_eq!(servers.len(), 1);

@@ -131,7 +131,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         let it = Just(Knows::It);
         prop_oneof![15 => it, 1 => Just(Knows::Older), 1 => Just(Knows::Newer), 1 => Just(Knows::Another)]
     };
-    let (knows, beats, prefixes) = (mostly(), mostly(), mostly());
+    let (knows, heartbeats, prefixes) = (mostly(), mostly(), mostly());
     let classic = prop_oneof![2 => Just(None), 1 => Just(Some(true)), 1 => Just(Some(false))];
     let any_knows =
         prop_oneof![Just(Knows::It), Just(Knows::Older), Just(Knows::Newer), Just(Knows::Rival), Just(Knows::Another)];
@@ -143,7 +143,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         20 => (partition(), 0..9_usize, vec(0..12_u8, 0..6), many)
             .prop_map(|(partition, ballot, put, many)| Op::Snapshot { partition, ballot, put, many }),
         4 => any_knows.prop_map(Op::Mark),
-        16 => (beats, 1..=PARTITIONS + 2, 0..4_u8, vec(any::<u8>(), 0..90), vec(0..5_u8, 0..3))
+        16 => (heartbeats, 1..=PARTITIONS + 2, 0..4_u8, vec(any::<u8>(), 0..90), vec(0..5_u8, 0..3))
             .prop_map(|(knows, partitions, server, told, gone)| Op::Beat { knows, partitions, server, told, gone }),
         6 => (prefixes, 0..3_usize).prop_map(|(knows, number)| Op::Prefix(knows, number)),
         8 => (partition(), 0..CLASSIC_KEYS, classic)

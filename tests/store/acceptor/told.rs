@@ -40,7 +40,7 @@ pub(crate) fn label(ask: &Ask, said: &Answered, (as_member, changed): (bool, boo
     let first = |debug: String| debug.split([' ', '(', '{']).next().unwrap_or_default().to_owned();
     let asked = match ask {
         Ask::Mark(_) => "Mark".to_owned(),
-        Ask::Beat { .. } => "Beat".to_owned(),
+        Ask::Heartbeat { .. } => "Beat".to_owned(),
         Ask::Prefix { .. } => "Prefix".to_owned(),
         Ask::OfPartition { request, .. } => first(format!("{request:?}")),
     };
@@ -59,8 +59,8 @@ pub(crate) fn label(ask: &Ask, said: &Answered, (as_member, changed): (bool, boo
             let answer = if let Answer::Classic(state) = answer { format!("{state:?}") } else { format!("{answer:?}") };
             format!("{asked}: {}, {role}, {what}", first(answer))
         }
-        Said::Beats { .. } if !changed => format!("{asked}: as before"),
-        Said::Beats { partitions, .. } => {
+        Said::Heartbeats { .. } if !changed => format!("{asked}: as before"),
+        Said::Heartbeats { partitions, .. } => {
             let kind = |seen: &Seen| match seen {
                 Seen::Broken(_) => "damage",
                 Seen::Stranger { written, .. } if *written != Ballot::default() => "a stranger that kept a batch",

@@ -183,7 +183,7 @@ impl<N: Nodes, const SERVERS: usize, const SHARES: bool> Harness for QuorumHarne
             self.clock.advance(step);
             for Server { store, .. } in &self.servers {
                 if SERVERS > 1 {
-                    store.beat_at_all().await;
+                    store.heartbeat_at_all().await;
                 }
                 while store.tend_once() {}
             }

@@ -21,7 +21,7 @@ use fencepost::{
                 ballot::{Ballot, ServerId, Stamp},
                 recovery::OfStranger,
             },
-            rpc::messages::{Done, Frame, LastEnds, Led, Parcel, PresentedWaiter, Refusal, Told, Work},
+            rpc::messages::{Done, Frame, Heartbeat, LastEnds, Led, Parcel, PresentedWaiter, Refusal, Work},
         },
     },
 };
@@ -182,7 +182,7 @@ pub fn parcels() -> Vec<Vec<u8>> {
         highest: BALLOT,
         token: 2,
     };
-    let told = Told {
+    let told = Heartbeat {
         count: 3,
         watches: true,
         leaves: true,

@@ -11,8 +11,8 @@ use crate::store::quorum::{
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The partitions of a cluster. Each server leads some of them, so there are more than there are servers; a beat of a
-/// server reads the state of all, so there are not many more.
+/// The partitions of a cluster. Each server leads some of them, so there are more than there are servers; a heartbeat
+/// of a server reads the state of all, so there are not many more.
 pub const PARTITIONS: u16 = 32;
 
 /// Why a cluster was not made.

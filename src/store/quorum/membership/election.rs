@@ -1,4 +1,4 @@
-//! Who lives, who leads, and when this server asks for a lead itself: from what beats show.
+//! Who lives, who leads, and when this server asks for a lead itself: from what heartbeats show.
 //!
 //! Nothing here makes the store safe: ballots do. A wrong suspicion costs a change of the leader, and a server that
 //! reads a minority of the nodes suspects nobody, so it deposes nobody either.
@@ -13,7 +13,7 @@ use crate::{
             acceptor::Seen,
             ballot::{Ballot, Position, ServerId, majority},
         },
-        rpc::messages::{Led, Told},
+        rpc::messages::{Heartbeat, Led},
     },
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A partition whose leader has written nothing for so long has none: an idle one writes an empty batch each 300 ms. A
-/// server whose beats have stopped for so long does not live.
+/// server whose heartbeats have stopped for so long does not live.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_millis(1_200);
 /// Servers that want to lead ask one after the other, so far apart, so that they do not depose each other.
 const RANK_PAUSE: Duration = Duration::from_millis(200);
@@ -31,9 +31,9 @@ const SIGHT_AGE_MAX: Duration = Duration::from_millis(900);
 const GONE_AFTER: Duration = Duration::from_secs(30);
 /// The rates of two clocks differ by this part of them, at most: the drift of 1 % that a holder keeps back, too.
 const CLOCKS_DIFFER_BY: u32 = 100;
-/// A server that lives is seen to beat again within this time after it was seen first.
+/// A server that lives is seen to send a heartbeat again within this time after it was seen first.
 const KNOWN_AFTER: Duration = Duration::from_millis(900);
-/// What a server has told others before its last beat may come so much later than that: it takes another way.
+/// What a server has told others before its last heartbeat may come so much later than that: it takes another way.
 const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(100);
 /// A server gets no partition handed over before it has lived for so long.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
@@ -63,7 +63,7 @@ struct Sight {
 /// Another server, or this one.
 #[derive(Debug)]
 struct Peer {
-    told: Told,
+    told: Heartbeat,
     /// When that was heard, on the store's clock.
     clock: StoreTime,
     first_seen: Instant,
@@ -142,13 +142,14 @@ impl Election {
         }
     }
 
-    /// Takes what a node answered at `now`, when the store's clock showed `clock`, to a beat that was sent at `asked`.
+    /// Takes what a node answered at `now`, when the store's clock showed `clock`, to a heartbeat that was sent at
+    /// `asked`.
     pub(crate) fn saw(
         &mut self,
         node: usize,
         (asked, now, clock): (Instant, Instant, StoreTime),
         partitions: Vec<Seen>,
-        servers: Vec<(ServerId, Told)>,
+        servers: Vec<(ServerId, Heartbeat)>,
     ) {
         for (server, told) in servers.into_iter().filter(|(server, _)| *server != self.me) {
             let Some(peer) = self.servers.get_mut(&server) else {
@@ -218,7 +219,7 @@ impl Election {
     }
 
     /// The other servers through which calls may wait, or waited a moment ago. One that has left is not waited for,
-    /// which it says with its last beat: until then it presents the places that it keeps.
+    /// which it says with its last heartbeat: until then it presents the places that it keeps.
     pub(crate) fn carriers(&self, now: Instant) -> Vec<ServerId> {
         let is_heard_out = |left: Instant| now.duration_since(left) >= LAST_WORDS_TIME_MAX;
         let has_left = |peer: &Peer| peer.told.left && peer.left.is_none_or(is_heard_out);
@@ -230,12 +231,12 @@ impl Election {
     }
 
     /// What a server that lives told last.
-    pub(crate) fn told(&self, now: Instant) -> impl Iterator<Item = (ServerId, &Told)> {
+    pub(crate) fn told(&self, now: Instant) -> impl Iterator<Item = (ServerId, &Heartbeat)> {
         let living = self.servers.iter().filter(move |(_, peer)| peer.lives(now));
         living.map(|(server, peer)| (*server, &peer.told))
     }
 
-    /// The servers whose beats the nodes may forget. A server that was away itself has to look for as long first.
+    /// The servers whose heartbeats the nodes may forget. A server that was away itself has to look for as long first.
     pub(crate) fn gone(&self, now: Instant) -> Vec<ServerId> {
         if !self.sees_a_node(now) || now.duration_since(self.looks_since) < GONE_AFTER {
             return Vec::new();
@@ -293,7 +294,7 @@ impl Election {
     }
 
     /// Whether it is certain that nobody leads, or is about to, without waiting: nobody ever did, or the leader has
-    /// left, or died so long ago that its beats have been deleted.
+    /// left, or died so long ago that its heartbeats have been deleted.
     fn is_led_by_nobody(&self, partition: u16) -> bool {
         let Reached { accepted, promised } = self.partitions[usize::from(partition)];
         let has_left = |server| self.servers.get(&server).is_none_or(|peer| peer.has_left(partition));
@@ -316,7 +317,7 @@ impl Election {
 
     /// The other server that is to have a partition that this one leads, if there is one: the first in the order of the
     /// election that can lead, if it has lived for a while, and did not give up a partition just now: it may leave,
-    /// which its beats do not say yet. A server that leaves itself takes any that can lead.
+    /// which its heartbeats do not say yet. A server that leaves itself takes any that can lead.
     pub(crate) fn heir(&self, partition: u16, leaves: bool, now: Instant) -> Option<ServerId> {
         let is_past = |at: Instant| now.duration_since(at) >= SETTLED_AFTER;
         let settled = |peer: &Peer| leaves || is_past(peer.first_seen) && peer.gave.is_none_or(is_past);
@@ -333,7 +334,7 @@ impl Election {
         self.servers.values().any(|peer| came(peer) && !is_known(peer))
     }
 
-    /// Notes that a server leaves, before its beats say so.
+    /// Notes that a server leaves, before its heartbeats say so.
     pub(crate) fn leaves(&mut self, server: ServerId) {
         if let Some(peer) = self.servers.get_mut(&server) {
             peer.told.leaves = true;

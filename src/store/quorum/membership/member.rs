@@ -1,4 +1,4 @@
-//! This server as a member: its beats, and whether it leaves.
+//! This server as a member: its heartbeats, and whether it leaves.
 
 use super::election::Election;
 use crate::sync::{AtomicU64, Mutex, Notify, Ordering};
@@ -7,10 +7,10 @@ use std::sync::{Arc, atomic::AtomicBool};
 /// Which servers live, and how this one is among them.
 pub(crate) struct Membership {
     pub(crate) election: Mutex<Election>,
-    /// Has this server beat at all nodes before it is time.
-    pub(crate) beat_soon: Notify,
-    /// The number of beats so far.
-    beats: Arc<AtomicU64>,
+    /// Has this server send heartbeats to all nodes before it is time.
+    pub(crate) heartbeat_soon: Notify,
+    /// The number of heartbeats so far.
+    heartbeats: Arc<AtomicU64>,
     /// Whether this server hands all over, and leads nothing any more.
     leaves: Arc<AtomicBool>,
     /// Whether it has left.
@@ -21,8 +21,8 @@ impl Membership {
     pub(crate) fn of(election: Election) -> Self {
         Self {
             election: Mutex::new(election),
-            beat_soon: Notify::new(),
-            beats: Arc::default(),
+            heartbeat_soon: Notify::new(),
+            heartbeats: Arc::default(),
             leaves: Arc::default(),
             left: AtomicBool::new(false),
         }
@@ -33,16 +33,17 @@ impl Membership {
         let election = std::mem::replace(&mut *self.election.lock(), nothing);
         Self {
             election: Mutex::new(election),
-            beat_soon: Notify::new(),
-            beats: Arc::clone(&self.beats),
+            heartbeat_soon: Notify::new(),
+            heartbeats: Arc::clone(&self.heartbeats),
             leaves: Arc::clone(&self.leaves),
             left: AtomicBool::new(self.has_left()),
         }
     }
 
-    /// The number of a beat, or of a moment between beats: all beats with higher numbers tell what was noted before.
-    pub(crate) fn next_beat(&self) -> u64 {
-        self.beats.fetch_add(1, Ordering::AcqRel) + 1
+    /// The number of a heartbeat, or of a moment between heartbeats: all heartbeats with higher numbers tell what was
+    /// noted before.
+    pub(crate) fn next_heartbeat(&self) -> u64 {
+        self.heartbeats.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// Whether this server hands all over, and leads nothing any more.
@@ -54,7 +55,7 @@ impl Membership {
         self.leaves.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has left: its last beats say so.
+    /// Whether it has left: its last heartbeats say so.
     pub(crate) fn has_left(&self) -> bool {
         self.left.load(Ordering::Relaxed)
     }

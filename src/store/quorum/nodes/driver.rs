@@ -57,8 +57,8 @@ pub(crate) trait Partitions: Sync {
     fn broke(&self, node: usize, partition: usize) -> bool;
 }
 
-/// What a beat showed: how far each partition is, and what each server told last.
-pub(crate) type Beats = (Vec<Seen>, Vec<(ServerId, Bytes)>);
+/// What a heartbeat showed: how far each partition is, and what each server told last.
+pub(crate) type Heartbeats = (Vec<Seen>, Vec<(ServerId, Bytes)>);
 
 /// The nodes of a store, with what is on its way to them.
 pub(crate) struct Driver<C> {
@@ -66,8 +66,8 @@ pub(crate) struct Driver<C> {
     pub(crate) mark: Mark,
     pub(crate) health: Health,
     wake: Box<[Wake]>,
-    /// Notified when a beat at the node was lost, for the task of a node to which nothing else is sent.
-    beat_lost: Box<[Notify]>,
+    /// Notified when a heartbeat at the node was lost, for the task of a node to which nothing else is sent.
+    heartbeat_lost: Box<[Notify]>,
     /// Nodes that refuse this store.
     refusals: Seldom,
     /// The newest list that a node has shown, if it is newer than that of this store.
@@ -95,7 +95,7 @@ impl<C: Carrier> Driver<C> {
             mark,
             health: Health::of(nodes),
             wake: (0..nodes).map(|_| Wake::default()).collect(),
-            beat_lost: (0..nodes).map(|_| Notify::new()).collect(),
+            heartbeat_lost: (0..nodes).map(|_| Notify::new()).collect(),
             refusals: Seldom::new(REFUSAL_PERIOD),
             newer: watch::Sender::new(None),
             prefix: None,
@@ -117,7 +117,7 @@ impl<C: Carrier> Driver<C> {
         loop {
             self.carrier.up(node).await;
             // What was lost before does not matter any more.
-            let _ = self.beat_lost[node].notified().now_or_never();
+            let _ = self.heartbeat_lost[node].notified().now_or_never();
             partitions.reconnected(node);
             let why = self.serve_connection(node, partitions).await;
             self.health.lost(node, &why.0);
@@ -149,7 +149,7 @@ impl<C: Carrier> Driver<C> {
                 None => tokio::select! {
                     Some(answered) = under_way.next() => answered,
                     () = self.wake[node].notify.notified(), if under_way.len() < UNDER_WAY_MAX => continue,
-                    () = self.beat_lost[node].notified(), if under_way.is_empty() => {
+                    () = self.heartbeat_lost[node].notified(), if under_way.is_empty() => {
                         return Lost("nor to a beat".to_owned());
                     }
                 },
@@ -191,23 +191,24 @@ impl<C: Carrier> Driver<C> {
         Ok(())
     }
 
-    /// Beats at a node. None if it did not answer, or does not serve this store.
-    pub(crate) async fn beat(&self, node: usize, beat: Ask) -> Option<Beats> {
-        let said = match self.carrier.carry(node, vec![beat]).await {
+    /// Sends a heartbeat to a node. None if it did not answer, or does not serve this store.
+    pub(crate) async fn heartbeat(&self, node: usize, heartbeat: Ask) -> Option<Heartbeats> {
+        let said = match self.carrier.carry(node, vec![heartbeat]).await {
             Ok(said) => said,
             Err(why) => {
                 self.health.lost(node, &why.0);
-                self.beat_lost[node].notify_one();
+                self.heartbeat_lost[node].notify_one();
                 return None;
             }
         };
         match said.into_iter().next()? {
-            Ok(Said::Beats { partitions, servers }) => {
+            Ok(Said::Heartbeats { partitions, servers }) => {
                 self.health.answered(node);
                 return Some((partitions, servers));
             }
             Ok(Said::Unmarked) => {
-                // Where nobody leads, nobody else would find out. It beats again in a moment, marked or not.
+                // Where nobody leads, nobody else would find out. The next heartbeat follows in a moment, whether it is
+                // marked or not.
                 let _ = self.mark(node).await;
             }
             Ok(refused) => {

@@ -52,7 +52,7 @@ pub struct Header {
     pub time: u64,
 }
 
-/// What a server's beat sees of a partition.
+/// What a server's heartbeat sees of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Seen {
     /// The node votes in it.
@@ -134,7 +134,7 @@ impl Acceptor {
         }
     }
 
-    /// Where it stands, for a server's beat.
+    /// Where it stands, for a server's heartbeat.
     pub fn seen(&mut self, present: Incarnation, fresh: Stamp) -> Seen {
         match &self.header {
             Some(Header { promised, accepted, .. }) if self.votes(present) => {

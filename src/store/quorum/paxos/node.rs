@@ -56,8 +56,8 @@ pub enum Ask {
         /// The server's prefix; empty if it goes by none.
         prefix: Arc<str>,
     },
-    /// A server tells the others that it lives, and asks what they tell. Answers: Beats, Unmarked, Other, List.
-    Beat {
+    /// A server tells the others that it lives, and asks what they tell. Answers: Heartbeats, Unmarked, Other, List.
+    Heartbeat {
         /// The cluster that the server means.
         cluster: ClusterId,
         /// The server's list.
@@ -82,8 +82,8 @@ pub enum Said {
     Marked,
     /// The answer of its share of the partition.
     OfPartition(Answer),
-    /// The answer to a beat.
-    Beats {
+    /// The answer to a heartbeat.
+    Heartbeats {
         /// Where the node stands in each partition, by its number.
         partitions: Vec<Seen>,
         /// What each server told, the asking one too.
@@ -109,7 +109,7 @@ pub struct Node {
     pub mark: Option<Mark>,
     /// Its share of each partition that it was ever asked about.
     pub partitions: BTreeMap<u16, Acceptor>,
-    /// What each server told with its last beat.
+    /// What each server told with its last heartbeat.
     pub servers: BTreeMap<ServerId, Bytes>,
     /// Partitions whose data somebody has damaged, and how. Nothing is done there; the others are not affected.
     pub damaged: BTreeMap<u16, Arc<str>>,
@@ -141,7 +141,7 @@ impl Node {
         Ok(self.say(present, ask))
     }
 
-    /// The same where nothing is damaged. (A beat is answered anyway: it says where something is.)
+    /// The same where nothing is damaged. (A heartbeat is answered anyway: it says where something is.)
     pub fn say(&mut self, present: Incarnation, ask: &Ask) -> Said {
         match ask {
             Ask::Mark(new) => match &self.mark {
@@ -162,7 +162,7 @@ impl Node {
             Ask::Prefix { cluster, list, prefix } => self
                 .refusal(*cluster, *list)
                 .unwrap_or_else(|| Said::Prefix(Arc::clone(self.prefix.get_or_insert_with(|| Arc::clone(prefix))))),
-            Ask::Beat { cluster, list, partitions, fresh, server, told, gone } => {
+            Ask::Heartbeat { cluster, list, partitions, fresh, server, told, gone } => {
                 self.refusal(*cluster, *list).unwrap_or_else(|| {
                     self.servers.retain(|server, _| !gone.contains(server));
                     self.servers.insert(*server, told.clone());
@@ -171,7 +171,7 @@ impl Node {
                         None => self.partitions.entry(at).or_default().seen(present, *fresh),
                     };
                     let partitions = (0..*partitions).map(see).collect();
-                    Said::Beats { partitions, servers: self.servers.clone().into_iter().collect() }
+                    Said::Heartbeats { partitions, servers: self.servers.clone().into_iter().collect() }
                 })
             }
         }

@@ -65,7 +65,7 @@ pub struct Alone {
     highest: Ballot,
     memory: Option<Memory>,
     stranger: Option<Stranger>,
-    /// When the last beat was sent whose reply was looked at.
+    /// When the last heartbeat was sent whose reply was looked at.
     asked_at: StoreTime,
 }
 
@@ -86,7 +86,7 @@ struct Stranger {
     since: StoreTime,
 }
 
-/// What the reply to a beat means.
+/// What the reply to a heartbeat means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sight {
     /// Nothing for what this server has.
@@ -107,7 +107,7 @@ pub struct Known {
     pub token: u64,
 }
 
-/// What servers have told about a partition, as the last beat shows it, and the time.
+/// What servers have told about a partition, as the last heartbeat shows it, and the time.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
     /// The time on this server's clock.
@@ -182,7 +182,7 @@ impl Alone {
         self.memory = None;
     }
 
-    /// Takes the reply to a beat that was sent at `asked_at`.
+    /// Takes the reply to a heartbeat that was sent at `asked_at`.
     pub fn sees(&mut self, seen: &Seen, asked_at: StoreTime, now: StoreTime) -> Sight {
         // What was seen before the memory began says nothing about who went on from it.
         let is_late = asked_at < self.asked_at || self.memory.is_some_and(|memory| asked_at <= memory.since);
@@ -211,7 +211,7 @@ impl Alone {
         Sight::Nothing
     }
 
-    /// What this server tells the others with its next beat, if the node has lost its memory.
+    /// What this server tells the others with its next heartbeat, if the node has lost its memory.
     pub fn tells(&self, partition: u16, known: Known) -> Option<OfStranger> {
         let Stranger { next, .. } = self.stranger?;
         let memory = self.memory();
@@ -220,8 +220,8 @@ impl Alone {
         Some(OfStranger { partition, next, memory, written, highest, token: known.token })
     }
 
-    /// What to do about a node that has lost its memory. Asked after each beat; whoever does what it says asks no more
-    /// until that is done or has failed.
+    /// What to do about a node that has lost its memory. Asked after each heartbeat; whoever does what it says asks no
+    /// more until that is done or has failed.
     pub fn decides(&self, known: Known, situation: &Situation<'_>) -> Decision {
         let Some(Stranger { next, kept, since }) = self.stranger else { return Decision::Wait };
         let waited = situation.now.since(since);

@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::messages::{BEAT_PERIOD, Done, Frame, LIST_MAX, Refusal, Work, parcels};
+use super::messages::{Done, Frame, HEARTBEAT_PERIOD, LIST_MAX, Refusal, Work, parcels};
 use crate::{
     domain::{ids::ReplicaId, time::StoreTime},
     store::{
@@ -43,7 +43,7 @@ pub(crate) struct Transport {
     ways: Mutex<BTreeMap<ServerId, usize>>,
     /// How many notices each server has sent here, as far as they came.
     received: Mutex<HashMap<ServerId, Received>>,
-    /// The other servers whose clients watch events, and the number of the first beat that says so.
+    /// The other servers whose clients watch events, and the number of the first heartbeat that says so.
     watching: Mutex<BTreeMap<ServerId, u64>>,
 }
 
@@ -60,10 +60,10 @@ struct Outgoing {
 #[derive(Clone, Copy, Debug, Default)]
 struct Received {
     notices: u64,
-    /// How many the sender said it had sent, one beat ago.
+    /// How many the sender said it had sent, one heartbeat ago.
     told: u64,
-    /// The number of that beat, and when it was heard.
-    beat: u64,
+    /// The number of that heartbeat, and when it was heard.
+    heartbeat: u64,
     heard: Option<Instant>,
 }
 
@@ -145,14 +145,14 @@ impl Transport {
         !self.watching.lock().is_empty()
     }
 
-    /// Notes whether clients of a server watch, as it was at this beat of it. One that was seen late, after the server
-    /// had asked for events, does not end what it did not know of.
-    pub(crate) fn watches(&self, server: ServerId, beat: u64, watches: bool) {
+    /// Notes whether clients of a server watch, as it was at this heartbeat of it. One that was seen late, after the
+    /// server had asked for events, does not end what it did not know of.
+    pub(crate) fn watches(&self, server: ServerId, heartbeat: u64, watches: bool) {
         let mut watching = self.watching.lock();
         let since = watching.get(&server).copied();
         if watches {
-            watching.insert(server, since.unwrap_or(0).max(beat));
-        } else if since.is_some_and(|since| since < beat) {
+            watching.insert(server, since.unwrap_or(0).max(heartbeat));
+        } else if since.is_some_and(|since| since < heartbeat) {
             watching.remove(&server);
         }
     }
@@ -194,7 +194,7 @@ impl Transport {
         }
     }
 
-    /// How many notices were sent to each server, for the next beat.
+    /// How many notices were sent to each server, for the next heartbeat.
     pub(crate) fn notices_sent(&self) -> Vec<(ServerId, u64)> {
         self.outgoing.lock().notices.iter().map(|(server, sent)| (*server, *sent)).collect()
     }
@@ -208,18 +208,21 @@ impl Transport {
         is_missing
     }
 
-    /// Takes how many notices a server says it has sent by this beat. True if some are missing that it had sent a
-    /// beat's period ago: younger ones may be on their way. (It beats at each node: a beat may follow another at once.)
-    pub(crate) fn told(&self, from: ServerId, beat: u64, sent: u64, now: Instant) -> bool {
+    /// Takes how many notices a server says it has sent by this heartbeat. True if some are missing that it had sent a
+    /// heartbeat's period ago: younger ones may be on their way. (One goes to each node, so one may follow another at
+    /// once.)
+    pub(crate) fn told(&self, from: ServerId, heartbeat: u64, sent: u64, now: Instant) -> bool {
         let mut received = self.received.lock();
         let received = received.entry(from).or_default();
-        if beat <= received.beat || received.heard.is_some_and(|heard| now.duration_since(heard) < BEAT_PERIOD) {
+        if heartbeat <= received.heartbeat
+            || received.heard.is_some_and(|heard| now.duration_since(heard) < HEARTBEAT_PERIOD)
+        {
             return false;
         }
         let is_missing = received.notices < received.told;
         // They are missed once.
         received.notices = received.notices.max(received.told);
-        (received.told, received.beat, received.heard) = (sent, beat, Some(now));
+        (received.told, received.heartbeat, received.heard) = (sent, heartbeat, Some(now));
         is_missing
     }
 

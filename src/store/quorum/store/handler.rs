@@ -141,8 +141,8 @@ impl<C: Carrier> QuorumStore<C> {
             Work::List { prefix, slot, limit, budget } => {
                 lead.page((from, number), now, |locks, now| list::page(locks, slot, limit, budget, &prefix, now));
             }
-            Work::Watch(beat) => {
-                self.delivery.transport.watches(from, beat, true);
+            Work::Watch(heartbeat) => {
+                self.delivery.transport.watches(from, heartbeat, true);
                 self.delivery.transport.send(from, Frame::Reply { number, now: time, result: Ok(Done::Watching) });
             }
         }

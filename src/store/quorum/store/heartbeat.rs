@@ -1,4 +1,4 @@
-//! Beats: this server tells all others that it lives, sees who else does, and who leads.
+//! Heartbeats: this server tells all others that it lives, sees who else does, and who leads.
 
 use super::QuorumStore;
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
             node::{Ask, Mark},
         },
         proposer::{delivery::Exit, place::Place, role::Proposer},
-        rpc::messages::{BEAT_PERIOD, Frame, Told},
+        rpc::messages::{Frame, HEARTBEAT_PERIOD, Heartbeat},
     },
 };
 use futures_util::future::join_all;
@@ -19,39 +19,39 @@ use std::{collections::BTreeSet, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
-/// The pause after a beat that no node answered. Its connection may be made in a moment.
+/// The pause after a heartbeat that no node answered. Its connection may be made in a moment.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// How long a server that leaves waits for others to take its partitions over.
 const LEAVE_TIME_MAX: Duration = Duration::from_secs(2);
-/// How long its beats may take.
-const BEAT_TIME_MAX: Duration = Duration::from_millis(300);
+/// How long its heartbeats may take.
+const HEARTBEAT_TIME_MAX: Duration = Duration::from_millis(300);
 /// How often it looks whether they have.
 const LEAVE_PERIOD: Duration = Duration::from_millis(5);
 
 impl<C: Carrier> QuorumStore<C> {
-    /// Beats at one node. Never ends.
-    pub(super) async fn beat(&self, node: usize) {
+    /// Sends heartbeats to one node. Never ends.
+    pub(super) async fn heartbeat(&self, node: usize) {
         loop {
-            let is_answered = self.beat_once(node).await;
-            let pause = if is_answered { BEAT_PERIOD } else { RETRY_PAUSE };
-            // Nothing is lost if it beats at its time.
-            let _ = timeout(pause, self.membership.beat_soon.notified()).await;
+            let is_answered = self.heartbeat_once(node).await;
+            let pause = if is_answered { HEARTBEAT_PERIOD } else { RETRY_PAUSE };
+            // Nothing is lost if the heartbeat goes out at its time.
+            let _ = timeout(pause, self.membership.heartbeat_soon.notified()).await;
         }
     }
 
-    /// One beat at each node.
-    pub async fn beat_at_all(&self) {
-        join_all((0..self.driver.nodes()).map(|node| self.beat_once(node))).await;
+    /// One heartbeat to each node.
+    pub async fn heartbeat_at_all(&self) {
+        join_all((0..self.driver.nodes()).map(|node| self.heartbeat_once(node))).await;
     }
 
-    async fn beat_once(&self, node: usize) -> bool {
+    async fn heartbeat_once(&self, node: usize) -> bool {
         let (asked, asked_at) = (Instant::now(), self.clock.now());
         let Mark { cluster, list, partitions, .. } = self.driver.mark;
         let (fresh, server) = (Stamp(Uuid::new_v4().as_u128()), self.delivery.me);
         let (told, gone) = (self.tell(self.clock.now()).encode().into(), self.membership.election.lock().gone(asked));
-        let ask = Ask::Beat { cluster, list, partitions, fresh, server, told, gone };
-        let Some((partitions, servers)) = self.driver.beat(node, ask).await else { return false };
-        let read = |(server, told): (ServerId, crate::store::content::Bytes)| match Told::decode(&told) {
+        let ask = Ask::Heartbeat { cluster, list, partitions, fresh, server, told, gone };
+        let Some((partitions, servers)) = self.driver.heartbeat(node, ask).await else { return false };
+        let read = |(server, told): (ServerId, crate::store::content::Bytes)| match Heartbeat::decode(&told) {
             Ok(told) => Some((server, told)),
             Err(why) => {
                 tracing::debug!(%why, "what another server tells cannot be read");
@@ -73,9 +73,9 @@ impl<C: Carrier> QuorumStore<C> {
     }
 
     /// What this server tells all others now.
-    fn tell(&self, now: StoreTime) -> Told {
-        Told {
-            count: self.membership.next_beat(),
+    fn tell(&self, now: StoreTime) -> Heartbeat {
+        Heartbeat {
+            count: self.membership.next_heartbeat(),
             watches: self.delivery.notices.is_watched(),
             leaves: self.is_leaving(),
             left: self.membership.has_left(),
@@ -85,7 +85,7 @@ impl<C: Carrier> QuorumStore<C> {
         }
     }
 
-    /// Acts on what beats have shown.
+    /// Acts on what heartbeats have shown.
     fn look_around(&self, now: Instant) {
         let (living, carriers, told, leaders) = {
             let mut election = self.membership.election.lock();
@@ -147,7 +147,8 @@ impl<C: Carrier> QuorumStore<C> {
         }
     }
 
-    /// Forgets a leader that does not live any more. One that has just introduced itself may not have beaten yet.
+    /// Forgets a leader that does not live any more. One that has just introduced itself may not have sent a heartbeat
+    /// yet.
     fn forget_dead(&self, at: usize, living: &BTreeSet<ServerId>) {
         let now = self.clock.now();
         let is_dead =
@@ -155,7 +156,7 @@ impl<C: Carrier> QuorumStore<C> {
         self.parts[at].leader.lock().take_if(is_dead);
     }
 
-    /// What a server does for a partition with each beat.
+    /// What a server does for a partition with each heartbeat.
     fn look_after(&self, at: usize, living: &BTreeSet<ServerId>, carriers: &BTreeSet<ServerId>, now: Instant) {
         let part = &self.parts[at];
         let number = u16::try_from(at).unwrap_or(u16::MAX);
@@ -197,7 +198,7 @@ impl<C: Carrier> QuorumStore<C> {
         lead.gather(others.iter().copied(), now);
         if !others.is_empty() {
             // One of them may have left a moment ago.
-            self.membership.beat_soon.notify_waiters();
+            self.membership.heartbeat_soon.notify_waiters();
         }
         for server in others {
             self.delivery.transport.send(server, Frame::Gather { partition: number, ballot, now: lead.time(now) });
@@ -214,7 +215,7 @@ impl<C: Carrier> QuorumStore<C> {
     pub async fn leave(&self) {
         self.membership.begin_to_leave();
         // Who leaves itself takes nothing over, and who came a moment ago may be the one that does.
-        self.beat_at_all_in_time().await;
+        self.heartbeat_at_all_in_time().await;
         let until = Instant::now() + LEAVE_TIME_MAX;
         let mut hands_over = false;
         loop {
@@ -235,7 +236,7 @@ impl<C: Carrier> QuorumStore<C> {
             self.tend_once();
             if is_led && is_needed || may_come && !has_heir {
                 // It sees the successor's first batch, or who came.
-                self.beat_at_all_in_time().await;
+                self.heartbeat_at_all_in_time().await;
             }
             sleep(LEAVE_PERIOD).await;
         }
@@ -248,15 +249,15 @@ impl<C: Carrier> QuorumStore<C> {
                 sleep(LEAVE_PERIOD).await;
             }
         };
-        let _ = timeout(BEAT_TIME_MAX, sent).await;
+        let _ = timeout(HEARTBEAT_TIME_MAX, sent).await;
         self.membership.note_left();
         // Where that does not arrive, the others wait for their suspicion.
-        self.beat_at_all_in_time().await;
+        self.heartbeat_at_all_in_time().await;
     }
 
-    /// A beat at all nodes, of which one may not answer.
-    async fn beat_at_all_in_time(&self) {
-        let _ = timeout(BEAT_TIME_MAX, self.beat_at_all()).await;
+    /// A heartbeat to all nodes, of which one may not answer.
+    async fn heartbeat_at_all_in_time(&self) {
+        let _ = timeout(HEARTBEAT_TIME_MAX, self.heartbeat_at_all()).await;
     }
 
     /// Begins to hand over what has an heir. Whether any has.

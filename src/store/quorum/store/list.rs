@@ -126,7 +126,7 @@ impl<C: Carrier> QuorumStore<C> {
         }
     }
 
-    /// Has all servers that lead send events from now on. One that leads later knows from beats who watches.
+    /// Has all servers that lead send events from now on. One that leads later knows from heartbeats who watches.
     pub(super) async fn watch_all(&self) -> Result<(), StoreError> {
         let until = Instant::now() + ANSWER_TIME_MAX;
         loop {
@@ -151,8 +151,8 @@ impl<C: Carrier> QuorumStore<C> {
         }
         leaders.sort_by_key(|(_, known)| known.ballot.server);
         leaders.dedup_by_key(|(_, known)| known.ballot.server);
-        let beat = self.membership.next_beat();
-        let asked = leaders.into_iter().map(|(at, known)| self.ask(at, known, Work::Watch(beat)));
+        let heartbeat = self.membership.next_heartbeat();
+        let asked = leaders.into_iter().map(|(at, known)| self.ask(at, known, Work::Watch(heartbeat)));
         for done in join_all(asked).await {
             match done? {
                 Done::Watching => {}

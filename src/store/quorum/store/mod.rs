@@ -59,7 +59,7 @@ pub struct QuorumStore<C> {
     /// Cleanups that no call waits for.
     chores: Arc<Chores>,
     clock: Arc<dyn Clock>,
-    /// With one node: what the last beat showed, if the node has lost its memory.
+    /// With one node: what the last heartbeat showed, if the node has lost its memory.
     loss: watch::Sender<Option<Arc<Loss>>>,
 }
 
@@ -116,7 +116,7 @@ impl<C: Carrier> QuorumStore<C> {
     /// The same, where something else does the chores.
     async fn run_without_chores(&self) {
         let nodes = self.driver.nodes();
-        let each = (0..nodes).map(|node| join3(self.driver.serve(node, self), self.beat(node), self.hear(node)));
+        let each = (0..nodes).map(|node| join3(self.driver.serve(node, self), self.heartbeat(node), self.hear(node)));
         let transport = self.delivery.run(&self.driver.carrier, nodes);
         join4(join_all(each), transport, self.tend(), self.begin_memberships()).await;
     }

@@ -1,8 +1,8 @@
 //! Going on with another list of nodes: a node was replaced.
 //!
 //! The server stays the same to clients and to other servers: it keeps its id, the calls that wait through it, and the
-//! numbers of its beats and notices. What it leads it leads no more, because nothing that it asked the nodes of the old
-//! list counts among those of the new one; it asks for the same lead there, by a ballot that it has never used.
+//! numbers of its heartbeats and notices. What it leads it leads no more, because nothing that it asked the nodes of
+//! the old list counts among those of the new one; it asks for the same lead there, by a ballot that it has never used.
 
 use super::{
     QuorumStore,

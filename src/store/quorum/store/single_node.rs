@@ -1,4 +1,4 @@
-//! With one node: beats also show whether it has lost its memory, and then the servers settle who begins its next
+//! With one node: heartbeats also show whether it has lost its memory, and then the servers settle who begins its next
 //! membership.
 
 use super::QuorumStore;
@@ -13,7 +13,7 @@ use crate::{
             wall_clocks::WallClocks,
         },
         proposer::role::Begun,
-        rpc::messages::Told,
+        rpc::messages::Heartbeat,
     },
 };
 use std::{
@@ -26,7 +26,7 @@ use tokio::time::Instant;
 /// The only node.
 const NODE: usize = 0;
 
-/// What a beat showed at a node that has lost its memory. All of it is of one moment, so that no server counts as
+/// What a heartbeat showed at a node that has lost its memory. All of it is of one moment, so that no server counts as
 /// silent because this one was busy.
 #[derive(Debug)]
 pub(super) struct Loss {
@@ -46,7 +46,7 @@ impl<C: Carrier> QuorumStore<C> {
         self.driver.nodes() == 1
     }
 
-    /// Takes what a beat that was sent at `asked` has seen of each partition.
+    /// Takes what a heartbeat that was sent at `asked` has seen of each partition.
     pub(super) fn sees(&self, seen: &[Seen], asked: StoreTime) {
         for (at, (part, seen)) in self.parts.iter().zip(seen).enumerate() {
             let mut proposer = part.proposer.lock();
@@ -56,8 +56,8 @@ impl<C: Carrier> QuorumStore<C> {
         }
     }
 
-    /// Takes what all have told of a loss, by a beat whose reply came at `now`.
-    pub(super) async fn note_loss(&self, servers: &[(ServerId, Told)], (now, at): (Instant, StoreTime)) {
+    /// Takes what all have told of a loss, by a heartbeat whose reply came at `now`.
+    pub(super) async fn note_loss(&self, servers: &[(ServerId, Heartbeat)], (now, at): (Instant, StoreTime)) {
         let mut told: BTreeMap<u16, BTreeMap<ServerId, OfStranger>> = BTreeMap::new();
         for (server, all) in servers {
             for of_stranger in &all.strangers {
@@ -72,7 +72,7 @@ impl<C: Carrier> QuorumStore<C> {
             let election = self.membership.election.lock();
             (election.living(now).collect(), told.keys().map(|number| (*number, election.turn(*number, now))).collect())
         };
-        // A server that does not know the node's clock leaves it to another one, or to its next beat.
+        // A server that does not know the node's clock leaves it to another one, or to its next heartbeat.
         if let Some(wall) = self.driver.carrier.wall_clock(NODE).await {
             let clocks = WallClocks::of(self.clock.now(), [wall]);
             let is_known = self.loss.send_replace(Some(Arc::new(Loss { told, living, turns, at, clocks }))).is_some();
@@ -87,7 +87,7 @@ impl<C: Carrier> QuorumStore<C> {
     }
 
     /// Begins memberships of a node that lost its memory, as far as that is for this server to do. Never ends. Between
-    /// two of them it lets beats through: with many locks all of them take seconds.
+    /// two of them it lets heartbeats through: with many locks all of them take seconds.
     pub(super) async fn begin_memberships(&self) {
         let mut losses = self.loss.subscribe();
         loop {

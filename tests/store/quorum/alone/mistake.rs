@@ -3,7 +3,7 @@
 
 use super::{
     attempt::{Attempt, Granted, Leads, Mem, Sent},
-    state::{Server, Stage, State, Told},
+    state::{Heartbeat, Server, Stage, State},
     world::{World, server_id},
 };
 use fencepost::store::quorum::paxos::{
@@ -75,7 +75,7 @@ impl Mistake {
             }
             Self::TellsBefore => {
                 let memory = server.alone.memory();
-                server.told = Some(Told(OfStranger {
+                server.told = Some(Heartbeat(OfStranger {
                     partition: 0,
                     next: Stamp(0),
                     memory,

@@ -3,7 +3,7 @@
 use super::{
     attempt::{Attempt, Granted, Leads, Mem},
     mistake::Mistake,
-    state::{Server, Stage, State, Told},
+    state::{Heartbeat, Server, Stage, State},
     world::{EARLIER, LATER, TOKENS_FROM, World, server_id},
 };
 use fencepost::{
@@ -212,7 +212,7 @@ impl World {
         if self.is(Mistake::KnownByPromise) {
             told.written = told.highest;
         }
-        it.told = Some(Told(told));
+        it.told = Some(Heartbeat(told));
         (!was_named || *state.servers[server] != *before).then_some(())
     }
 

@@ -60,11 +60,11 @@ pub(crate) struct Server {
     /// The highest token that it has drawn or read.
     pub(crate) token: u64,
     /// What it told last about a loss of memory.
-    pub(crate) told: Option<Told>,
+    pub(crate) told: Option<Heartbeat>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told(pub(crate) OfStranger);
+pub(crate) struct Heartbeat(pub(crate) OfStranger);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Client {

@@ -29,12 +29,12 @@ fn votes(ballot: Ballot, seq: u64) -> Seen {
     Seen::Votes { promised: ballot, accepted: Position { ballot, seq } }
 }
 
-fn told(count: u64) -> Told {
-    Told { count, ..Told::default() }
+fn told(count: u64) -> Heartbeat {
+    Heartbeat { count, ..Heartbeat::default() }
 }
 
 /// What all nodes show at this time.
-fn all_show(it: &mut Election, now: Instant, seen: &Seen, servers: &[(ServerId, Told)]) {
+fn all_show(it: &mut Election, now: Instant, seen: &Seen, servers: &[(ServerId, Heartbeat)]) {
     for node in 0..it.nodes.len() {
         it.saw(node, (now, now, clock(7)), vec![seen.clone(); usize::from(PARTITIONS)], servers.to_vec());
     }
@@ -159,7 +159,7 @@ fn a_server_that_comes_gets_its_share_once_it_has_settled() {
     // One that gives a partition up may be about to leave.
     it.gave(OTHER, at(2_100));
     assert_eq!((heirs(&it, false, at(2_100)), heirs(&it, true, at(2_100))), (0, 8));
-    let leaving = Told { leaves: true, ..told(count + 1) };
+    let leaving = Heartbeat { leaves: true, ..told(count + 1) };
     all_show(&mut it, at(2_400), &votes(ballot(1, ME), 9_999), &[(OTHER, leaving)]);
     assert_eq!((heirs(&it, false, at(2_400)), heirs(&it, true, at(2_400))), (0, 0));
 }
@@ -170,7 +170,7 @@ fn the_leader_is_the_living_server_with_the_highest_ballot() {
     let at = |millis| start.at(millis);
     let mut it = Election::new(ME, 3, PARTITIONS, at(0));
     let led = |round| Led { partition: 3, round, now: clock(5) };
-    let leads = |count, round| Told { leads: vec![led(round)], ..told(count) };
+    let leads = |count, round| Heartbeat { leads: vec![led(round)], ..told(count) };
     for count in 1..=2 {
         let servers = [(OTHER, leads(count, 5)), (THIRD, leads(count, 4))];
         all_show(&mut it, at(300 * count), &votes(ballot(5, OTHER), count), &servers);
@@ -232,7 +232,7 @@ fn who_reaches_a_minority_of_the_nodes_gets_nothing_handed_over() {
 fn waiters_are_awaited_of_who_may_live_until_it_has_left_and_was_heard_out() {
     let start = Start(Instant::now());
     let at = |millis| start.at(millis);
-    let left = |count| Told { leaves: true, left: true, ..told(count) };
+    let left = |count| Heartbeat { leaves: true, left: true, ..told(count) };
     let mut it = Election::new(ME, 3, PARTITIONS, at(0));
     all_show(&mut it, at(0), &votes(ballot(1, ME), 1), &[(OTHER, told(1)), (THIRD, left(9))]);
     assert_eq!(it.carriers(at(0)), [OTHER], "one has just come, one left long ago");
@@ -253,20 +253,20 @@ fn who_does_not_beat_is_dead_unless_this_server_was_away_itself() {
         all_show(it, at(millis), &votes(ballot(1, ME), 1), &[(OTHER, told(other)), (THIRD, told(third))]);
         it.dead(at(millis)).collect::<Vec<_>>()
     };
-    for beat in 0..4 {
-        assert_eq!(shows(&mut it, beat * 300, 1 + beat, 1 + beat), []);
+    for heartbeat in 0..4 {
+        assert_eq!(shows(&mut it, heartbeat * 300, 1 + heartbeat, 1 + heartbeat), []);
     }
-    // The other one beats no more.
-    for beat in 4..7 {
-        assert_eq!(shows(&mut it, beat * 300, 4, 1 + beat), []);
+    // The other one sends no heartbeats any more.
+    for heartbeat in 4..7 {
+        assert_eq!(shows(&mut it, heartbeat * 300, 4, 1 + heartbeat), []);
     }
     assert_eq!(shows(&mut it, 2_100, 4, 8), [OTHER]);
     assert_eq!(shows(&mut it, 2_400, 5, 9), [], "it lives after all");
     // This server saw nothing for a while. What the others did meanwhile it does not know.
     assert_eq!(it.dead(at(6_000)).count(), 0);
     assert_eq!(shows(&mut it, 6_000, 5, 9), []);
-    for beat in 1..4 {
-        assert_eq!(shows(&mut it, 6_000 + beat * 300, 5, 9 + beat), []);
+    for heartbeat in 1..4 {
+        assert_eq!(shows(&mut it, 6_000 + heartbeat * 300, 5, 9 + heartbeat), []);
     }
     assert_eq!(shows(&mut it, 7_200, 5, 20), [OTHER]);
 }

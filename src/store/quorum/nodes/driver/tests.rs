@@ -174,6 +174,6 @@ async fn a_newer_list_is_told_once() {
     let mut newer = driver.newer();
     run(&driver, &queues).await;
     assert_eq!(newer.borrow_and_update().as_ref().map(|mark| mark.list), Some(2));
-    assert!(driver.beat(0, Ask::Mark(driver.mark.clone())).await.is_none(), "it serves another list");
+    assert!(driver.heartbeat(0, Ask::Mark(driver.mark.clone())).await.is_none(), "it serves another list");
     assert!(!newer.has_changed().unwrap(), "the same list is no news");
 }

@@ -122,7 +122,7 @@ impl Call {
 /// What each script gets before its own arguments.
 fn head(run_id: &str, ask: &Ask) -> Result<Vec<Arg>, NodeError> {
     let (cluster, list, fresh) = match ask {
-        Ask::OfPartition { cluster, list, fresh, .. } | Ask::Beat { cluster, list, fresh, .. } => {
+        Ask::OfPartition { cluster, list, fresh, .. } | Ask::Heartbeat { cluster, list, fresh, .. } => {
             (cluster, list, fresh)
         }
         // It names no stamp.
@@ -136,7 +136,7 @@ fn head(run_id: &str, ask: &Ask) -> Result<Vec<Arg>, NodeError> {
 fn script_of(ask: &Ask) -> &'static Script {
     match ask {
         Ask::Mark(_) => &MARK,
-        Ask::Beat { .. } => &BEAT,
+        Ask::Heartbeat { .. } => &BEAT,
         Ask::Prefix { .. } => &PREFIX,
         Ask::OfPartition { request, .. } => match request {
             Request::Promise(_) => &PROMISE,

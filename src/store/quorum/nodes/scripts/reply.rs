@@ -52,7 +52,7 @@ fn answer(parts: Vec<Value>) -> Result<Said, NodeError> {
 
 fn known(mut parts: Vec<Value>) -> Option<Said> {
     if matches!(parts.first(), Some(Value::BulkString(word)) if word == b"beats") {
-        return beats(parts);
+        return heartbeats(parts);
     }
     let records = parts.pop_if(|last| matches!(last, Value::Array(_)));
     let texts = parts.iter().map(|part| if let Value::BulkString(bytes) = part { Some(&**bytes) } else { None });
@@ -91,14 +91,14 @@ fn known(mut parts: Vec<Value>) -> Option<Said> {
     Some(Said::OfPartition(answer))
 }
 
-fn beats(parts: Vec<Value>) -> Option<Said> {
+fn heartbeats(parts: Vec<Value>) -> Option<Said> {
     let [_, Value::Array(partitions), servers] = <[Value; 3]>::try_from(parts).ok()? else { return None };
     let partitions = partitions.iter().map(seen).collect::<Option<_>>()?;
     // A field that no server has written belongs to none.
     let server = |(id, told): (Bytes, Bytes)| Some((Taken(&id).server()?, told));
     let mut servers: Vec<_> = pairs(servers)?.into_iter().filter_map(server).collect();
     servers.sort_unstable();
-    Some(Said::Beats { partitions, servers })
+    Some(Said::Heartbeats { partitions, servers })
 }
 
 fn seen(partition: &Value) -> Option<Seen> {

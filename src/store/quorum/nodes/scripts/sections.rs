@@ -56,7 +56,7 @@ pub(super) fn args(ask: &Ask) -> Result<Vec<Arg>, NodeError> {
         Ask::Mark(mark) => return Ok(vec![bytes::mark(mark)?]),
         Ask::OfPartition { partition, request, .. } => (Arg::Uint((*partition).into()), request),
         Ask::Prefix { prefix, .. } => return Ok(vec![Arg::from(&**prefix)]),
-        Ask::Beat { partitions, server, told, gone, .. } => {
+        Ask::Heartbeat { partitions, server, told, gone, .. } => {
             let mut args = Vec::with_capacity(3 + usize::from(*partitions) + gone.len());
             args.extend([Arg::Uint((*partitions).into()), Arg::from(&server.0[..]), Arg::from(&**told)]);
             // Made here, because a script of Redis would make them anew each time, and Redis has less time.

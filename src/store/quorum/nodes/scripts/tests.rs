@@ -163,7 +163,7 @@ fn fields_of_another_length_are_strange() {
 
 #[test]
 fn a_strange_beat_is_an_error_and_a_strange_server_is_none() {
-    let beats = |seen: Value, server: usize| {
+    let heartbeats = |seen: Value, server: usize| {
         let servers = vec![text(&vec![7; server]), text(b"told")];
         let reply = Value::Array(vec![text(b"beats"), Value::Array(vec![seen]), Value::Array(servers)]);
         one().said(reply).unwrap().remove(0)
@@ -172,11 +172,11 @@ fn a_strange_beat_is_an_error_and_a_strange_server_is_none() {
     let stranger = |stamp, ballot| Value::Array(vec![text(b"stranger"), header(stamp), header(ballot)]);
     let seen = vec![Seen::Votes { promised: Ballot::default(), accepted: Position::default() }];
     let servers = vec![(ServerId([7; 12]), b"told".as_slice().into())];
-    assert_eq!(beats(header(139), 12), Ok(Said::Beats { partitions: seen.clone(), servers }));
-    assert_eq!(beats(header(139), 11), Ok(Said::Beats { partitions: seen, servers: Vec::new() }));
-    assert!(beats(header(137), 12).is_err());
-    assert!(beats(stranger(16, 18), 12).is_ok());
+    assert_eq!(heartbeats(header(139), 12), Ok(Said::Heartbeats { partitions: seen.clone(), servers }));
+    assert_eq!(heartbeats(header(139), 11), Ok(Said::Heartbeats { partitions: seen, servers: Vec::new() }));
+    assert!(heartbeats(header(137), 12).is_err());
+    assert!(heartbeats(stranger(16, 18), 12).is_ok());
     for strange in [stranger(15, 18), stranger(16, 19), Value::Nil, Value::Array(vec![text(b"broken")])] {
-        assert!(beats(strange.clone(), 12).is_err(), "{strange:?}");
+        assert!(heartbeats(strange.clone(), 12).is_err(), "{strange:?}");
     }
 }

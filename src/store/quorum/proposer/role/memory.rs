@@ -29,7 +29,7 @@ pub(crate) enum Begun {
     Kept,
 }
 
-/// More attempts to lead than there are between two beats of all servers.
+/// More attempts to lead than there are between two heartbeats of all servers.
 const ATTEMPTS_UNHEARD_MAX: u64 = 1_000;
 
 /// What a server has of a partition that one node keeps.
@@ -65,7 +65,7 @@ impl Memory {
 }
 
 impl Proposer {
-    /// With one node: takes what a beat that was sent at `asked` has seen. Returns whether a lead ended by that.
+    /// With one node: takes what a heartbeat that was sent at `asked` has seen. Returns whether a lead ended by that.
     pub(crate) fn sees(&mut self, seen: &Seen, asked: StoreTime, now: StoreTime, exit: &Exit<'_>) -> bool {
         let Some(memory) = &mut self.memory else { return false };
         match memory.alone.sees(seen, asked, now) {

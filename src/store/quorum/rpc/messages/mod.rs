@@ -41,11 +41,11 @@ use std::time::Duration;
 pub const LAYOUT: u8 = 2;
 
 /// How often a server tells each node that it lives, and looks what the node has.
-pub(crate) const BEAT_PERIOD: Duration = Duration::from_millis(300);
+pub(crate) const HEARTBEAT_PERIOD: Duration = Duration::from_millis(300);
 /// A parcel of this size gets no further frame.
 pub const PARCEL_BYTES_FULL: usize = 256 * 1024;
-/// What a server tells with a beat has at most so many bytes.
-pub const TOLD_BYTES_MAX: usize = 256 * 1024;
+/// What a server tells with a heartbeat has at most so many bytes.
+pub const HEARTBEAT_BYTES_MAX: usize = 256 * 1024;
 /// A parcel has at most so many frames and entries of their lists, and so has what a server tells.
 pub const MESSAGES_MAX: usize = 16 * 1024;
 /// The list of a frame is sent in parts of at most this length.
@@ -219,7 +219,7 @@ pub enum Work {
         #[n(3)]
         budget: u32,
     },
-    /// To send events from now on. Beats up to this number do not know yet that somebody watches.
+    /// To send events from now on. Heartbeats up to this number do not know yet that somebody watches.
     #[n(2)]
     Watch(#[n(0)] u64),
 }
@@ -298,11 +298,11 @@ pub struct PresentedWaiter {
     pub is_dropped: bool,
 }
 
-/// What a server tells all others with each beat. Nodes keep the last one of each server, and do not look into it.
+/// What a server tells all others with each heartbeat. Nodes keep the last one of each server, and do not look into it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(context_bound = "AsMut<Entries>")]
-pub struct Told {
-    /// Rises with each beat: who does not see it rise takes the server for dead.
+pub struct Heartbeat {
+    /// Rises with each heartbeat: who does not see it rise takes the server for dead.
     #[n(0)]
     pub count: u64,
     /// Whether clients of this server watch events.
@@ -311,7 +311,7 @@ pub struct Told {
     /// Whether it is about to leave, and takes no partition over.
     #[n(2)]
     pub leaves: bool,
-    /// Whether it has left: no call waits through it any more. Its last beat says so.
+    /// Whether it has left: no call waits through it any more. Its last heartbeat says so.
     #[n(3)]
     pub left: bool,
     /// The partitions that it leads.

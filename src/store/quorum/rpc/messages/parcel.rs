@@ -1,7 +1,8 @@
 //! Parcels: the number of the layout in one byte, the sender, the frames.
 
 use super::{
-    Frame, FrameError, LAYOUT, LIST_MAX, MESSAGES_MAX, PARCEL_BYTES_FULL, Parcel, TOLD_BYTES_MAX, Told, list::Entries,
+    Frame, FrameError, HEARTBEAT_BYTES_MAX, Heartbeat, LAYOUT, LIST_MAX, MESSAGES_MAX, PARCEL_BYTES_FULL, Parcel,
+    list::Entries,
 };
 use crate::store::quorum::{nodes::carrier::PARCEL_BYTES_MAX, paxos::ballot::ServerId};
 use minicbor::{Decoder, Encode};
@@ -38,7 +39,7 @@ impl Parcel {
     }
 }
 
-impl Told {
+impl Heartbeat {
     /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![LAYOUT];
@@ -52,7 +53,7 @@ impl Told {
     ///
     /// The bytes are those of another version of the server, or damaged.
     pub fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
-        let rest = behind_layout(bytes, TOLD_BYTES_MAX)?;
+        let rest = behind_layout(bytes, HEARTBEAT_BYTES_MAX)?;
         let mut decoder = Decoder::new(rest);
         let told = decoder.decode_with(&mut Entries::default())?;
         if decoder.position() < rest.len() {

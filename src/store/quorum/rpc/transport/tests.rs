@@ -24,11 +24,11 @@ fn what_is_on_its_way_is_not_missing_however_soon_a_beat_follows_another() {
     let (it, now) = (Transport::new(), Instant::now());
     assert!(!it.received(ONE, 1, 4));
     assert!(!it.told(ONE, 1, 5, now));
-    assert!(!it.told(ONE, 2, 6, now + BEAT_PERIOD / 300), "another node's");
+    assert!(!it.told(ONE, 2, 6, now + HEARTBEAT_PERIOD / 300), "another node's");
     assert!(!it.received(ONE, 5, 1));
-    assert!(!it.told(ONE, 4, 7, now + BEAT_PERIOD));
-    assert!(it.told(ONE, 7, 7, now + 2 * BEAT_PERIOD), "6 and 7 never came");
-    assert!(!it.told(ONE, 10, 7, now + 3 * BEAT_PERIOD), "that is told once");
+    assert!(!it.told(ONE, 4, 7, now + HEARTBEAT_PERIOD));
+    assert!(it.told(ONE, 7, 7, now + 2 * HEARTBEAT_PERIOD), "6 and 7 never came");
+    assert!(!it.told(ONE, 10, 7, now + 3 * HEARTBEAT_PERIOD), "that is told once");
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn what_a_server_tells() {
         highest: ballot(),
         token: 7,
     };
-    let told = Told {
+    let told = Heartbeat {
         count: 1,
         watches: true,
         leaves: false,

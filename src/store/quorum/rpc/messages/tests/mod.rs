@@ -55,7 +55,7 @@ proptest! {
 
     #[test]
     fn each_field_of_what_a_server_tells_comes_back(told in some_told()) {
-        prop_assert_eq!(Told::decode(&told.encode()), Ok(told));
+        prop_assert_eq!(Heartbeat::decode(&told.encode()), Ok(told));
     }
 }
 

@@ -16,7 +16,7 @@ fn with(rest: &[u8]) -> Vec<u8> {
 fn another_layout_is_refused_by_its_number() {
     let words = "it has layout 1, and this server reads layout 2: another version of the server sent it";
     assert!(refused(&[1, 1, 2, 3]).starts_with(words), "{}", refused(&[1, 1, 2, 3]));
-    assert!(Told::decode(&[1]).unwrap_err().to_string().starts_with(words));
+    assert!(Heartbeat::decode(&[1]).unwrap_err().to_string().starts_with(words));
 }
 
 /// What encodes as CBOR, after the sender of a parcel.
@@ -103,18 +103,18 @@ fn texts_keep_the_rules_of_the_domain() {
 
 #[test]
 fn what_a_server_tells_ends_where_it_says() {
-    let told = Told {
+    let told = Heartbeat {
         count: 1,
         leads: vec![Led { partition: 1, round: 2, now: StoreTime::from_micros(3) }],
-        ..Told::default()
+        ..Heartbeat::default()
     };
     let bytes = told.encode();
     for end in 0..bytes.len() {
-        assert!(Told::decode(&bytes[..end]).is_err(), "cut off at {end}");
+        assert!(Heartbeat::decode(&bytes[..end]).is_err(), "cut off at {end}");
     }
-    let more = Told::decode(&[&bytes[..], &[0]].concat()).unwrap_err();
+    let more = Heartbeat::decode(&[&bytes[..], &[0]].concat()).unwrap_err();
     assert_eq!(more.to_string(), "it is damaged: more follows it");
-    assert!(matches!(Told::decode(&vec![LAYOUT; TOLD_BYTES_MAX + 1]), Err(FrameError::TooLong(..))));
+    assert!(matches!(Heartbeat::decode(&vec![LAYOUT; HEARTBEAT_BYTES_MAX + 1]), Err(FrameError::TooLong(..))));
 }
 
 proptest! {
@@ -132,6 +132,6 @@ proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(mut bytes: Vec<u8>, told: bool) {
         bytes.insert(0, LAYOUT);
-        let _ = if told { Told::decode(&bytes).map(drop) } else { Parcel::decode(&bytes).map(drop) };
+        let _ = if told { Heartbeat::decode(&bytes).map(drop) } else { Parcel::decode(&bytes).map(drop) };
     }
 }

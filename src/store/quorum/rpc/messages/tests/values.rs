@@ -257,7 +257,7 @@ pub(super) fn some_frame() -> impl Strategy<Value = Frame> {
     ]
 }
 
-pub(super) fn some_told() -> impl Strategy<Value = Told> {
+pub(super) fn some_told() -> impl Strategy<Value = Heartbeat> {
     let led =
         (any::<u16>(), any::<u64>(), some_time()).prop_map(|(partition, round, now)| Led { partition, round, now });
     let ballots = (option::of(some_ballot()), some_ballot(), some_ballot());
@@ -272,7 +272,7 @@ pub(super) fn some_told() -> impl Strategy<Value = Told> {
         },
     );
     let lists = (vec(led, 0..4), vec((some_server(), any::<u64>()), 0..4), vec(stranger, 0..4));
-    (any::<u64>(), any::<[bool; 3]>(), lists).prop_map(|(count, [watches, leaves, left], lists)| Told {
+    (any::<u64>(), any::<[bool; 3]>(), lists).prop_map(|(count, [watches, leaves, left], lists)| Heartbeat {
         count,
         watches,
         leaves,
