@@ -101,7 +101,7 @@ impl State {
         let text = format!("{leader:?}");
         let base = &text[text.find("base: ").expect("a base")..text.find(", ring: ").expect("a ring")];
         let acknowledged = items(list(&text, "acknowledged: ["));
-        for (local, standing) in items(list(&text, "standings: [")).into_iter().enumerate() {
+        for (local, standing) in items(list(&text, "progress: [")).into_iter().enumerate() {
             let node = members[local];
             let (part, confirmed) = &mut parts[node];
             part.push_str(acknowledged[local]);
