@@ -159,7 +159,7 @@ pub enum Outcome {
 
 /// A store answered a command with an outcome of another kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a command was answered with the outcome of another: {0:?}")]
+#[error("the answer is the outcome of another command: {0:?}")]
 pub struct WrongOutcome(pub Box<Outcome>);
 
 macro_rules! outcomes {

@@ -140,7 +140,7 @@ impl Manager for Maker {
     async fn recycle(&self, made: &mut Made, metrics: &Metrics) -> RecycleResult<String> {
         let found = self.finder.find().await.map_err(RecycleError::message)?;
         if found.place() != &*made.place {
-            return Err(RecycleError::message("the primary is another one now"));
+            return Err(RecycleError::message("the primary has changed"));
         }
         let checked = self.checks.recycle(&mut made.connection, metrics).await;
         checked.map_err(|error| RecycleError::message(error.to_string()))

@@ -58,10 +58,10 @@ pub(super) async fn greet(connection: &mut MultiplexedConnection) -> Result<Serv
         good.push(answer.extract_error().map_err(|error| connect_error(&error))?);
     }
     let [_, server, replication, cluster, time] = good.as_slice() else {
-        return Err("Redis, or what is between, answers something else than it was asked".to_owned());
+        return Err("Redis, or a proxy before it, sent an unexpected answer".to_owned());
     };
     let info = judge(text(server), text(replication), text(cluster))?;
-    redis_time(time).ok_or("Redis answers TIME in a form that is not known here")?;
+    redis_time(time).ok_or("Redis answers TIME in an unknown format")?;
     Ok(info)
 }
 

@@ -87,7 +87,10 @@ impl Node {
             dialer: Dialer::new(url.into()),
             connections: [const { RwLock::new(None) }; CONNECTIONS_PER_NODE],
             up: watch::Sender::new(false),
-            outage: Mutex::new(Outage { why: "the first connection is not made yet".to_owned(), logged: Vec::new() }),
+            outage: Mutex::new(Outage {
+                why: "the server has not connected to Redis yet".to_owned(),
+                logged: Vec::new(),
+            }),
             subscription: watch::Sender::new(None),
             metrics: Arc::default(),
         }
@@ -161,7 +164,7 @@ impl Node {
             let ServerInfo { name, version, .. } = connection.info();
             let incarnation = connection.incarnation().0;
             let found = matches!(self.url(), NodeUrl::Sentinel(_)).then(|| connection.place());
-            tracing::info!(url = %self.dialer.url(), found, name, version, %incarnation, "redis is there");
+            tracing::info!(url = %self.dialer.url(), found, name, version, %incarnation, "connected to redis");
         }
     }
 
@@ -184,7 +187,7 @@ impl Node {
         let mut outage = self.outage.lock();
         let url = self.dialer.url();
         if outage.logged.is_empty() {
-            tracing::warn!(%url, why, "redis cannot be used: what needs it is refused until it can");
+            tracing::warn!(%url, why, "redis cannot be used: requests that need it fail until it recovers");
         } else if outage.logged.len() < REASONS_LOGGED_MAX && !outage.logged.iter().any(|logged| logged == why) {
             tracing::info!(%url, why, "redis still cannot be used");
         } else {

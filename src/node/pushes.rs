@@ -125,7 +125,7 @@ pub(super) async fn keep_subscribed(dialer: &Dialer, subscription: &Subscription
         };
         // An outage of Redis is logged for the connections that carry commands.
         if let Err(why) = listened {
-            tracing::debug!(why, "not listening to redis");
+            tracing::debug!(why, "subscription to redis ended");
         }
         // An attempt that failed loses no more than was reported before it.
         if has_begun {

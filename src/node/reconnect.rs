@@ -105,9 +105,8 @@ async fn watch_over(node: &Node, connection: &Connection) -> End {
         match handshake::greet(&mut connection.connection()).await {
             Ok(info) if info.incarnation() == connection.incarnation() => {}
             Ok(_) => {
-                connection.retire(
-                    "Redis was restarted, promoted, replaced by another one or got its first replica; connecting again",
-                );
+                connection
+                    .retire("Redis was restarted, promoted or replaced, or got its first replica; connecting again");
                 return End::Wrong;
             }
             Err(why) => {

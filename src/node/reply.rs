@@ -29,7 +29,7 @@ pub(super) struct Fault {
 impl Fault {
     /// Fewer or more replies than commands: it is not known which reply belongs to which command.
     pub(super) fn out_of_step() -> Self {
-        unknown("Redis did not answer each command once", Action::Close)
+        unknown("Redis did not send one answer to each command", Action::Close)
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) fn outcome(reply: Result<Value, RedisError>) -> Result<Value, Fault> 
 pub(super) fn classify(error: &RedisError) -> Fault {
     match error.kind() {
         ErrorKind::Server(ServerErrorKind::NoScript) => {
-            Fault { no_script: true, ..refused("Redis does not keep the scripts that it is given", Action::Keep) }
+            Fault { no_script: true, ..refused("Redis does not keep the scripts that the server loads", Action::Keep) }
         }
         ErrorKind::Server(_) | ErrorKind::Extension => {
             classify_code(error.code().unwrap_or_default(), error.detail().unwrap_or_default())
@@ -62,7 +62,9 @@ pub(super) fn classify(error: &RedisError) -> Fault {
         ErrorKind::Io if error.is_timeout() => unknown("Redis did not answer in time", Action::Check),
         ErrorKind::Io => unknown(format!("the connection to Redis broke: {error}"), Action::Close),
         // The next bytes on this connection may be the rest of the reply that was not understood.
-        ErrorKind::Parse => unknown(format!("Redis, or what is between, does not speak RESP: {error}"), Action::Close),
+        ErrorKind::Parse => {
+            unknown(format!("Redis, or a proxy before it, does not speak RESP: {error}"), Action::Close)
+        }
         ErrorKind::UnexpectedReturnType => fault(NodeError::Corrupt(error.to_string()), Action::Keep),
         ErrorKind::AuthenticationFailed => refused(wrong_password(&error.to_string()), Action::Close),
         ErrorKind::RESP3NotSupported => refused(
@@ -90,15 +92,14 @@ pub(super) fn connect_error(error: &RedisError) -> String {
     }
     match classify(error).error {
         NodeError::OutcomeUnknown(_) if error.is_timeout() => {
-            "Redis did not answer in time: it is stopped or overloaded, or the network swallows what is sent to it"
-                .to_owned()
+            "Redis did not answer in time: it is stopped or overloaded, or the network drops packets".to_owned()
         }
         NodeError::OutcomeUnknown(_) if error.is_connection_refusal() => {
             "nothing listens there: is Redis running, and are host and port right?".to_owned()
         }
         NodeError::OutcomeUnknown(why) if error.is_connection_dropped() || !error.is_io_error() => why,
         NodeError::OutcomeUnknown(_) => {
-            format!("no connection to Redis (look at host, port and TLS of the URL): {error}")
+            format!("cannot connect to Redis (check host, port and TLS of the URL): {error}")
         }
         NodeError::Unavailable(why) | NodeError::Corrupt(why) => why,
     }
@@ -110,16 +111,14 @@ fn classify_code(code: &str, detail: &str) -> Fault {
         "LOADING" => {
             refused(format!("Redis is loading its data from disk; it serves when that is done {said}"), Action::Keep)
         }
-        "BUSY" => refused(
-            format!("somebody's script keeps Redis from all else; wait, or run SCRIPT KILL on it {said}"),
-            Action::Keep,
-        ),
-        "OOM" => refused(
-            format!("Redis is at its maxmemory; raise it, or remove what else is stored there {said}"),
-            Action::Keep,
-        ),
+        "BUSY" => {
+            refused(format!("a script of another client blocks Redis; wait, or run SCRIPT KILL {said}"), Action::Keep)
+        }
+        "OOM" => {
+            refused(format!("Redis has reached its maxmemory; raise it, or remove other data {said}"), Action::Keep)
+        }
         "MISCONF" => refused(
-            format!("Redis cannot save to disk and so refuses writes; look at its disk and its log {said}"),
+            format!("Redis cannot save to disk and refuses writes; check its disk and its log {said}"),
             Action::Keep,
         ),
         "NOREPLICAS" => refused(
@@ -132,8 +131,8 @@ fn classify_code(code: &str, detail: &str) -> Fault {
         "NOPERM" => refused(no_permission(detail), Action::Keep),
         "NOAUTH" => refused(
             format!(
-                "Redis answers, and wants a password, which the URL lacks: write it as redis://user:password@host:port \
-                 in --store or FENCEPOST_STORE {said}"
+                "Redis answers, but requires a password, which the URL lacks: write it as \
+                 redis://user:password@host:port in --store or FENCEPOST_STORE {said}"
             ),
             Action::Close,
         ),
@@ -146,25 +145,23 @@ fn classify_code(code: &str, detail: &str) -> Fault {
             Action::Close,
         ),
         "READONLY" | "MASTERDOWN" => refused(
-            format!(
-                "this Redis is a replica, or was made one; the connection is closed and the primary looked for {said}"
-            ),
+            format!("this Redis is a replica; the server closes the connection and looks for the primary {said}"),
             Action::Close,
         ),
         "UNKILLABLE" => refused(
-            format!("a script that has written keeps Redis from all else and cannot be stopped; wait for it {said}"),
+            format!("a script blocks Redis and cannot be killed, because it has written; wait until it ends {said}"),
             Action::Close,
         ),
         "WRONGTYPE" => fault(
             NodeError::Corrupt(format!(
-                "a key of ours has a type that the server did not give it; remove that key {said}"
+                "a key of Fencepost has another type than the server gave it; remove that key {said}"
             )),
             Action::Keep,
         ),
         "EXECABORT" => refused(format!("Redis refused the transaction {said}"), Action::Keep),
         "ERR" => plain_error(detail, &said),
         // NOTBUSY and NOSUB do not answer any command that is sent here; other codes are not known.
-        _ => unknown(format!("Redis answered an error that is not known here {said}"), Action::Check),
+        _ => unknown(format!("Redis answered with an unknown error {said}"), Action::Check),
     }
 }
 
@@ -188,9 +185,9 @@ fn plain_error(detail: &str, said: &str) -> Fault {
     if is_denied(detail) {
         refused(no_permission(detail), Action::Keep)
     } else if detail.contains("script:") || detail.contains("user_script") {
-        fault(NodeError::Corrupt(format!("a script stumbled over what is stored {said}")), Action::Keep)
+        fault(NodeError::Corrupt(format!("a script failed on the stored data {said}")), Action::Keep)
     } else if detail.contains("max number of clients") {
-        refused(format!("Redis has no connection to spare; raise its maxclients {said}"), Action::Close)
+        refused(format!("Redis has reached its maxclients; raise it {said}"), Action::Close)
     } else {
         refused(format!("Redis refused the command {said}"), Action::Keep)
     }

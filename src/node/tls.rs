@@ -130,7 +130,7 @@ pub(super) fn explain(said: &str) -> Option<String> {
         ("certificate expired", "the certificate of Redis has expired: renew it, or correct the clock of this machine"),
         (
             "certificate not valid yet",
-            "the certificate of Redis is not valid yet: correct the clock of this machine, or issue it anew",
+            "the certificate of Redis is not valid yet: correct the clock of this machine, or issue a new one",
         ),
         (
             "certificate not valid for name",

@@ -32,7 +32,7 @@ impl RedisUrl {
         } else if text.starts_with("redis://") {
             false
         } else {
-            return Err(format!("not the URL of a Redis: {FORM}"));
+            return Err(format!("invalid Redis URL: {FORM}"));
         };
         if text.contains(['?', '#']) {
             return Err(format!("a Redis URL has no parameters (write ? and # in a password as %3F and %23): {FORM}"));
@@ -41,9 +41,7 @@ impl RedisUrl {
             // The detail of the error could quote the URL, its description is a constant.
             let why = error.to_string();
             let why = why.split(" - ").next().unwrap_or_default().to_lowercase();
-            format!(
-                "not the URL of a Redis: {why} (characters like @ : / in a password are written as %40 %3A %2F): {FORM}"
-            )
+            format!("invalid Redis URL: {why} (characters like @ : / in a password are written as %40 %3A %2F): {FORM}")
         })?;
         let (host, port) = match info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } if !host.is_empty() => {
@@ -88,11 +86,11 @@ impl RedisUrl {
     pub fn at(&self, place: &str) -> Result<Self, String> {
         // A password does not belong into a place, and a place may be shown.
         if place.contains(['@', '?', '#']) || place.contains("://") {
-            return Err("not the place of a Redis: write host:port, or host:port/db".to_owned());
+            return Err("invalid address of a Redis: write host:port, or host:port/db".to_owned());
         }
         let scheme = if self.tls() { "rediss" } else { "redis" };
         let there = Self::parse(&format!("{scheme}://{place}"))
-            .map_err(|why| format!("{place} is not the place of a Redis: {why}"))?;
+            .map_err(|why| format!("{place} is an invalid address of a Redis: {why}"))?;
         let (mine, info) = (self.info.redis_settings(), there.info);
         let mut settings = info.redis_settings().clone();
         if let Some(user) = mine.username() {
@@ -217,10 +215,10 @@ mod tests {
     #[test]
     fn errors_hold_no_password() {
         for (text, says) in [
-            ("localhost:6379", "not the URL"),
-            ("http://localhost", "not the URL"),
+            ("localhost:6379", "invalid Redis URL"),
+            ("http://localhost", "invalid Redis URL"),
             ("redis://", "missing hostname"),
-            ("redis://me:s3cret@localhost:port", "not the URL"),
+            ("redis://me:s3cret@localhost:port", "invalid Redis URL"),
             ("redis://me:s3/cret@localhost", "%2F"),
             ("redis://me:s3cret@localhost/first", "database"),
             ("redis://me:s3cret@localhost/-1", "from 0 up"),

@@ -60,7 +60,7 @@ impl Chores {
             self.open.send_modify(|open| *open -= 1);
             tracing::warn!(
                 max = CHORES_MAX,
-                "too many cleanups wait for the store; leases and places end by their own time"
+                "too many cleanups wait for the store: abandoned leases and queue positions end only when they expire"
             );
         }
     }

@@ -12,7 +12,7 @@ pub enum StoreError {
     #[error("the store is overloaded: the command was not sent, and nothing was done")]
     Overloaded,
     /// The command reached the leader when its caller had given up: nothing was done.
-    #[error("the command was too long on its way to the server that leads the partition, and nothing was done")]
+    #[error("the command reached the leader of the partition too late, and nothing was done")]
     TooLate,
     /// The command was sent and no answer came: it may or may not have been done.
     #[error("the store did not answer in time, so the outcome is unknown: {0}")]

@@ -192,7 +192,7 @@ async fn files_are_read_anew_for_each_connection() {
     install(&two);
     redis.restart(false);
     ready(&server).await;
-    assert!(server.log().matches("redis is there").count() >= 2, "{}", server.log());
+    assert!(server.log().matches("connected to redis").count() >= 2, "{}", server.log());
     fs::write(&trusted, "nothing").unwrap();
     redis.restart(false);
     until(|| async { server.log().contains("trusted.pem contains no certificate") }).await;

@@ -130,7 +130,7 @@ async fn make(named: &Named) -> Result<(), Failure> {
     let marks = discovery::marks(&connected.nodes, named.members.len()).await;
     for (member, mark) in named.members.iter().zip(&marks) {
         let Err(Lost(why)) = mark else { continue };
-        let what = format!("{member}: {why}; nothing was done: repeat the command when this is put right");
+        let what = format!("{member}: {why}; nothing was done: repeat the command when this is fixed");
         return Err(Failure::new(UNAVAILABLE, what));
     }
     // An earlier try has come so far.
@@ -140,7 +140,7 @@ async fn make(named: &Named) -> Result<(), Failure> {
         Some(mark) if mark.members.len() == named.members.len() && is_same(&mark) => mark,
         Some(mark) => {
             let others = mark.members.join(", ");
-            return Err(Failure::new(NO, format!("one of them keeps a store already, with {others}")));
+            return Err(Failure::new(NO, format!("one of the Redis servers already keeps a store, with {others}")));
         }
         None => {
             let (cluster, members) = (ClusterId(Uuid::new_v4().as_u128()), named.members.clone().into());
@@ -154,9 +154,9 @@ async fn make(named: &Named) -> Result<(), Failure> {
     let names = members.join(", ");
     let needed = match members.len() {
         1 => String::new(),
-        all => format!("; {} of {all} have to be there", majority(all)),
+        all => format!("; {} of {all} must be up", majority(all)),
     };
-    print(&format!("store {:032x} is made of {names}: start servers with the same --store{needed}", cluster.0))
+    print(&format!("store {:032x} was created on {names}: start servers with the same --store{needed}", cluster.0))
 }
 
 /// What the tokens of a store go on above of which nobody knows the earlier ones. Takes as long as the clocks of this
@@ -172,8 +172,8 @@ async fn tokens_above(nodes: &Connected<Arc<RedisNodes>>) -> Result<u64, Failure
     let apart = clocks.apart();
     if apart >= APART {
         write_note(&format!(
-            "the clocks of this machine and of the Redis servers differ by {} s: set them. This waits for as long, so \
-             that tokens rise",
+            "the clocks of this machine and of the Redis servers differ by {} s: synchronize them. The command waits \
+             for that long, so that tokens rise",
             apart.as_secs()
         ));
     }
@@ -222,12 +222,12 @@ async fn ask(named: &Named) -> Result<Status, Failure> {
     let sight = search.look().await.map_err(|why| unknown(&why))?;
     let agreed = sight.agreed(&named.members);
     let begun = Replacement::begun(&sight, agreed.as_ref().ok()).map(|Replacement { old, new }| {
-        format!("the replacement of {old} by {new} was broken off: repeat fencepost quorum replace {old} {new}")
+        format!("the replacement of {old} by {new} is unfinished: repeat fencepost quorum replace {old} {new}")
     });
     let begun = begun.or_else(|| rebuild::to_be_advised(&sight, &agreed, &named.members));
     let mark = agreed.map_err(|why| {
         if let (FindError::NoCluster, [only]) = (&why, &named.members[..]) {
-            return Failure::new(NO, format!("{only} has no locks: a server that is started with it makes the store"));
+            return Failure::new(NO, format!("{only} keeps no store yet: the first server that uses it creates one"));
         }
         let Failure { code, message } = unknown(&why);
         Failure::new(code, begun.iter().fold(message, |message, begun| format!("{message}; {begun}")))
@@ -242,7 +242,7 @@ async fn ask(named: &Named) -> Result<Status, Failure> {
         let asked = match (sight.of(member), connected) {
             (Some(Ok(Some(known))), Some((carrier, node))) if is_of(known, &mark) => survey(carrier, node, &mark).await,
             (Some(Ok(Some(known))), _) if known.list > mark.list => {
-                Err(Lost(format!("it has a newer list of members, {}", known.list)))
+                Err(Lost(format!("it has a newer member list, {}", known.list)))
             }
             (Some(Err(lost)), _) => Err(lost.clone()),
             _ => Err(Lost("it does not know the store's Redis servers yet".to_owned())),

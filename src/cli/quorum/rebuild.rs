@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 /// What an operator is to do whose nodes are all there and have no majority.
 pub(super) const ADVICE: &str = "\
-    a majority lost its memory, and the servers cannot go on by themselves: see that no Redis is missing that may \
-    still have it, then run fencepost quorum rebuild";
+    a majority lost its memory, and the servers cannot continue by themselves: check that no Redis is missing that \
+    may still have the locks, then run fencepost quorum rebuild";
 
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\
@@ -59,8 +59,9 @@ pub(super) async fn rebuild(args: &RebuildArgs) -> Result<(), Failure> {
     }
     if !args.yes {
         let what = format!(
-            "{} of {all} partitions have no majority. To go on with what is left of them, add --yes: what that lacks \
-             is forgotten, and its locks may be granted beside holders that have them still. Nothing was done",
+            "{} of {all} partitions have no majority. To continue with the copies that are left, add --yes: locks \
+             that these copies lack are forgotten, and may be granted again while their holders still have them. \
+             Nothing was done",
             plan.lacking,
         );
         return Err(Failure::new(NO, what));
@@ -80,7 +81,7 @@ pub(super) async fn rebuild(args: &RebuildArgs) -> Result<(), Failure> {
     print(&format!(
         "store {:032x}, list {}: {} partitions were rebuilt ({}), with {records} records; tokens go on above \
          {highest}\n\
-         the servers go on by themselves; what these copies lacked is forgotten",
+         the servers continue by themselves; locks that these copies lacked are forgotten",
         list.cluster.0,
         list.list,
         rebuilt.iter().sum::<usize>(),
@@ -91,7 +92,7 @@ pub(super) async fn rebuild(args: &RebuildArgs) -> Result<(), Failure> {
 /// What to say if a rebuild is the way out, by the lists that nodes have.
 pub(super) fn to_be_advised(sight: &Sight, agreed: &Result<Mark, FindError>, members: &[Arc<str>]) -> Option<String> {
     if sight.lists().max_by_key(|mark| mark.list)?.rebuild.is_some() {
-        return Some("a rebuild was broken off, or runs: repeat fencepost quorum rebuild if none does".to_owned());
+        return Some("a rebuild is unfinished: repeat fencepost quorum rebuild, unless one is running".to_owned());
     }
     let are_all_there = members.iter().all(|member| matches!(sight.of(member), Some(Ok(_))));
     (are_all_there && matches!(agreed, Err(FindError::NoMajority(_)))).then(|| ADVICE.to_owned())

@@ -72,7 +72,7 @@ pub(super) async fn replace(args: &ReplaceArgs) -> Result<(), Failure> {
     replacement.write(nodes, &to).await.map_err(|why| refused(&why))?;
     let Replacement { old, new } = &replacement;
     let members = to.members.join(",");
-    write_note(&format!("{new} is one of the nodes in the place of {old}; the servers bring it up to date"));
+    write_note(&format!("{new} is a node of the store in place of {old}; the servers bring it up to date"));
     bring_up_to_date(&replacement, nodes, &to).await?;
     print(&format!(
         "store {:032x}, list {}: {new} has the locks of all partitions, in the place of {old}\n\
@@ -109,8 +109,8 @@ async fn bring_up_to_date(
         if rose.elapsed() > SILENCE_MAX {
             let why = votes.err().map(|lost| format!(" ({})", lost.0)).unwrap_or_default();
             let what = format!(
-                "{} has been a node in the place of {} and got no further than {most} of {all} partitions for {} s{why}: \
-                 see that a server runs, and repeat the command",
+                "{} replaced {}, but has had only {most} of {all} partitions for {} s{why}: check that a server runs, \
+                 and repeat the command",
                 replacement.new,
                 replacement.old,
                 SILENCE_MAX.as_secs()

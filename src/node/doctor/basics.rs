@@ -17,7 +17,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     if facts.info("cluster_enabled") == Some("1") {
         findings.push(Finding::error(
             "cluster",
-            "it is in cluster mode (cluster_enabled:1)",
+            "this Redis is in cluster mode (cluster_enabled:1)",
             "keys may lie on other nodes, or move there while a script runs: a server does not connect to it",
             "name a Redis with cluster-enabled no: clusters are not supported yet",
         ));
@@ -42,19 +42,19 @@ fn version(facts: &Facts) -> Finding {
 
 fn role(facts: &Facts) -> Finding {
     match facts.info("role") {
-        Some("master") => Finding::ok("role", "it is a primary"),
+        Some("master") => Finding::ok("role", "this Redis is a primary"),
         Some(_) => {
             let of = |name| facts.info(name).unwrap_or("?");
             Finding::error(
                 "role",
-                format!("it is a replica of {}:{}", of("master_host"), of("master_port")),
+                format!("this Redis is a replica of {}:{}", of("master_host"), of("master_port")),
                 "only the primary can grant locks: a server does not connect to it",
                 "name the primary in the URL",
             )
         }
         None => Finding::warning(
             "role",
-            "INFO does not say whether it is a primary",
+            "INFO does not say whether this Redis is a primary",
             "a replica cannot grant locks",
             "connect to Redis itself, not to a proxy",
         ),

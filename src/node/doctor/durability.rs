@@ -3,8 +3,9 @@
 use super::{EVICTION, Facts, Finding};
 
 /// What becomes of what the only Redis has forgotten.
-const AFTERWARDS: &str = "Servers that run write it back. If one dies at the same time, what it led and Redis forgot is \
-lost: these locks can have a second holder, with a higher token unless clocks were set back";
+const AFTERWARDS: &str = "Running servers write the data back. If a server dies at the same time, the locks that it \
+                          led and Redis forgot are lost: they can have a second holder, with a higher token unless \
+                          clocks were set back";
 
 /// Percent of maxmemory in use above which a warning is given.
 const FULL: u64 = 80;
@@ -30,10 +31,12 @@ pub(super) fn judge_one_of_several(facts: &Facts) -> Vec<Finding> {
         Some(what) => Finding::error(
             "persistence",
             format!("the last write of the {what} failed"),
-            "Redis refuses writes until one succeeds: it is as good as away, and no other one may be",
+            "Redis refuses writes until one succeeds: it counts as down, and no other one may fail",
             "look at its log; most often the disk is full or the folder not writable",
         ),
-        None => Finding::ok("persistence", "not needed: the others bring one up to date that lost its memory"),
+        None => {
+            Finding::ok("persistence", "not needed: if this Redis loses its memory, the others bring it up to date")
+        }
     };
     vec![eviction(facts), memory(facts), persistence]
 }
@@ -71,7 +74,7 @@ fn memory(facts: &Facts) -> Finding {
         return Finding::warning(
             "memory",
             "used_memory and maxmemory could not be checked",
-            "a Redis that is full refuses writes: it is as good as away",
+            "a Redis that is full refuses writes: it counts as down",
             "watch its memory",
         );
     };
@@ -81,12 +84,10 @@ fn memory(facts: &Facts) -> Finding {
     }
     let percent = used.saturating_mul(100) / max;
     let found = format!("{} used of {} ({percent} %)", mib(used), mib(max));
-    let change = "raise maxmemory, or remove what else is stored there";
+    let change = "raise maxmemory, or remove other data";
     match percent {
-        100.. => Finding::error("memory", found, "it is full and refuses writes: it is as good as away", change),
-        FULL.. => {
-            Finding::warning("memory", found, "when it is full, it refuses writes: it is as good as away", change)
-        }
+        100.. => Finding::error("memory", found, "it is full and refuses writes: it counts as down", change),
+        FULL.. => Finding::warning("memory", found, "when it is full, it refuses writes: it counts as down", change),
         _ => Finding::ok("memory", found),
     }
 }
@@ -105,7 +106,7 @@ fn persistence(facts: &Facts) -> Finding {
         return Finding::error(
             "persistence",
             format!("the last write of the {what} failed"),
-            "Redis refuses writes until one succeeds: it is as good as away; or, if stop-writes-on-bgsave-error is no, \
+            "Redis refuses writes until one succeeds: it counts as down; or, if stop-writes-on-bgsave-error is no, \
              it forgets at its next end what it did not save",
             "look at its log; most often the disk is full or the folder not writable",
         );
@@ -194,7 +195,7 @@ fn replicas(facts: &Facts) -> Finding {
         return Finding::error(
             "replicas",
             format!("{rule}, and {in_time} follow in time"),
-            "Redis refuses writes: it is as good as away",
+            "Redis refuses writes: it counts as down",
             "bring the replicas back, or lower min-replicas-to-write",
         );
     }

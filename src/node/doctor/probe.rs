@@ -52,8 +52,7 @@ impl Probe {
         let mut command = Cmd::new();
         command.arg(question);
         match self.0.send_packed_command(&command).await.and_then(Value::extract_error) {
-            Ok(value) => Ok(redis::from_redis_value(value)
-                .map_err(|error| format!("an answer in a form that is not known here: {error}"))),
+            Ok(value) => Ok(redis::from_redis_value(value).map_err(|error| format!("unexpected answer: {error}"))),
             Err(error) => refusal(&error).map(Err),
         }
     }

@@ -50,9 +50,9 @@ fn count(count: usize) -> Finding {
         "sentinels",
         format!("the URL names {count}"),
         if count == 1 {
-            "without it no Redis is used, and whatever it says is believed"
+            "servers use no Redis without it, and trust whatever it says"
         } else {
-            "without one of them there is no majority, and no Redis is used"
+            "if one of them fails, there is no majority, and servers use no Redis"
         },
         "run three or more, on machines that fail apart, and name all of them",
     )
@@ -72,22 +72,22 @@ fn each(place: &str, vote: &Vote) -> Finding {
                 of("num-slaves"),
             );
             if of("flags").contains("down") {
-                let at_stake = "a server that reaches it uses it until they name another one";
-                let found = format!("{found}, and takes it for down ({})", of("flags"));
+                let at_stake = "servers that reach this Redis use it until the Sentinels name another one";
+                let found = format!("{found}, and considers it down ({})", of("flags"));
                 return Finding::warning("sentinel", found, at_stake, "look at that Redis, and at the log of Sentinel");
             }
             Finding::ok("sentinel", found)
         }
         Some(Err(why)) => Finding::warning(
             "sentinel",
-            format!("{place} says nothing: {why}"),
-            "it is missing from the majority: a server that hears of no majority for 2 s uses no Redis",
+            format!("{place} names no primary: {why}"),
+            "it does not count towards a majority: a server that finds no majority for 2 s uses no Redis",
             "bring it back, or correct the URL",
         ),
         None => Finding::warning(
             "sentinel",
-            format!("{place} says nothing"),
-            "it is missing from the majority",
+            format!("{place} names no primary"),
+            "it does not count towards a majority",
             "ask again",
         ),
     }
@@ -101,14 +101,14 @@ fn agreement(told: &[&Told], votes: &[Vote]) -> Option<Finding> {
     let named = places.into_iter().collect::<Vec<_>>().join(", ");
     Some(Finding::warning(
         "agreement",
-        format!("they name different primaries: {named}"),
+        format!("the Sentinels name different primaries: {named}"),
         if majority(votes).is_some() {
             "a majority agrees, so servers use its primary; without one of these there may be no majority"
         } else {
             "no majority agrees: servers use the one of the highest config-epoch if a majority answers"
         },
-        "if this lasts for longer than a failover: look whether they reach each other, and at their logs; SENTINEL \
-         RESET makes one learn anew",
+        "if this lasts for longer than a failover: check that the Sentinels reach each other, and read their logs; \
+         SENTINEL RESET makes one learn the primary again",
     ))
 }
 
@@ -138,7 +138,7 @@ fn settings(listed: usize, told: &[&Told]) -> Vec<Finding> {
         findings.push(Finding::warning(
             "quorum",
             format!("their quorums differ: {}", shown(&quorums)),
-            "who begins a failover depends on which of them notices first",
+            "the Sentinel that notices a failure first decides when a failover begins",
             "SENTINEL SET <name> quorum, the same on each",
         ));
     }
@@ -197,10 +197,13 @@ mod tests {
         let of = |settings| [told("a:1", settings), told("a:1", settings), told("a:1", settings)];
         for (votes, says) in [
             (vec![told("a:1", ["2", "1", "1"]), told("a:1", ["2", "1", "1"])], "Warning sentinels the URL names 2"),
-            (vec![well(), well(), Some(Err("it is away".to_owned()))], "Warning sentinel s3 says nothing: it is away"),
+            (
+                vec![well(), well(), Some(Err("it is away".to_owned()))],
+                "Warning sentinel s3 names no primary: it is away",
+            ),
             (
                 vec![well(), told("b:1", ["2", "2", "1"]), well()],
-                "Warning agreement they name different primaries: a:1, b:1",
+                "Warning agreement the Sentinels name different primaries: a:1, b:1",
             ),
             (of(["2", "4", "1"]).into(), "Warning known the URL names 3 Sentinels, and they know of 5"),
             (of(["1", "2", "1"]).into(), "Warning quorum the quorum is 1"),

@@ -114,7 +114,7 @@ fn persistence_says_what_is_lost() {
     ] {
         assert_found(&set(&settings), "persistence", Severity::Warning, words);
         // Most of it is not lost.
-        assert_found(&set(&settings), "persistence", Severity::Warning, "Servers that run write it back");
+        assert_found(&set(&settings), "persistence", Severity::Warning, "Running servers write the data back");
     }
     let unknown = Facts { settings: Err("NOPERM".to_owned()), ..well() };
     assert_found(&unknown, "config", Severity::Warning, "CONFIG GET is not allowed");
@@ -128,7 +128,7 @@ fn replicas_and_what_a_failover_forgets() {
     let follower = |lag| format!("connected_slaves:1\r\nslave0:ip=10.0.0.2,port=6379,state=online,offset=9,lag={lag}");
     let one = |lag| told(&[("connected_slaves:0", follower(lag).as_str())]);
     assert_found(&one(0), "replicas", Severity::Warning, "min-replicas-to-write is off");
-    assert_found(&one(0), "replicas", Severity::Warning, "Servers that run write it back");
+    assert_found(&one(0), "replicas", Severity::Warning, "Running servers write the data back");
     let rule = set(&[("min-replicas-to-write", "1")]);
     assert_found(&rule, "replicas", Severity::Error, "0 follow in time");
     let kept = |lag| Facts { info: one(lag).info, ..rule.clone() };

@@ -296,8 +296,8 @@ impl Sentinels {
         let said = self.each.iter().zip(votes).map(|(sentinel, vote)| {
             let said = match vote {
                 Some(Ok(told)) => format!("says {} (config-epoch {})", told.place, told.epoch),
-                Some(Err(why)) => format!("says nothing: {}", why.chars().take(SAID_MAX).collect::<String>()),
-                None => "says nothing".to_owned(),
+                Some(Err(why)) => format!("names no primary: {}", why.chars().take(SAID_MAX).collect::<String>()),
+                None => "names no primary".to_owned(),
             };
             format!("{} {said}", sentinel.place())
         });

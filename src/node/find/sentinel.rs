@@ -101,10 +101,10 @@ async fn ask(line: &mut MultiplexedConnection, name: &str) -> Result<Result<Told
     questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(name).cmd("SENTINEL").arg("MASTER").arg(name);
     let mut answers = line.send_packed_commands(&questions, 0, 2).await?.into_iter().map(Value::extract_error);
     let (Some(address), Some(fields)) = (answers.next(), answers.next()) else {
-        return Ok(Err("it does not answer each question once".to_owned()));
+        return Ok(Err("it does not send one answer to each request".to_owned()));
     };
     let (address, fields) = (address?, fields?);
-    Ok(read(&address, fields).ok_or_else(|| "it answers something else than a Sentinel does".to_owned()))
+    Ok(read(&address, fields).ok_or_else(|| "it does not answer like a Sentinel".to_owned()))
 }
 
 fn read(address: &Value, fields: Value) -> Option<Told> {
@@ -130,13 +130,13 @@ fn refusal(error: &RedisError) -> String {
     let said = said.trim();
     if error.code() == Some("NOPERM") {
         return format!(
-            "its user may not ask; grant it with ACL SETUSER … +hello +sentinel|master \
+            "its user lacks permissions; grant them with ACL SETUSER … +hello +sentinel|master \
              +sentinel|get-master-addr-by-name +subscribe &{SWITCHED} (it says: {said})"
         );
     }
     if is_about_entry(error) {
         return format!(
-            "it wants another password than the URL has for Sentinels; write it as \
+            "it requires another password than the URL has for Sentinels; write it as \
              ?sentinel_user=…&sentinel_password=… (it says: {said})"
         );
     }

@@ -106,9 +106,9 @@ impl SentinelUrl {
             let after_host = host.rsplit_once(']').map_or(host, |(_, port)| port);
             let port = if after_host.contains(':') { String::new() } else { format!(":{PORT}") };
             let url = RedisUrl::parse(&format!("{each}://{entry}{host}{port}"));
-            let url = url.map_err(|why| format!("Sentinel {} of the URL is not one: {why}; {FORM}", number + 1))?;
+            let url = url.map_err(|why| format!("Sentinel {} of the URL is invalid: {why}; {FORM}", number + 1))?;
             if sentinels.iter().any(|other| other.place().eq_ignore_ascii_case(url.place())) {
-                return Err(format!("the URL names a Sentinel twice, which would count twice: {}", url.place()));
+                return Err(format!("the URL names a Sentinel twice, so its vote would count twice: {}", url.place()));
             }
             sentinels.push(url);
         }

@@ -26,7 +26,7 @@ fn a_redis_that_refuses_the_password_has_answered() {
     let redis = Redis::start(&["--requirepass", "s3cret"]);
     let words = [&OF_SEVERAL[..], &["no answer", "did not answer", "not there"]].concat();
     for (url, says) in [
-        (format!("redis://127.0.0.1:{}", redis.port), "Redis answers, and wants a password"),
+        (format!("redis://127.0.0.1:{}", redis.port), "Redis answers, but requires a password"),
         (
             format!("redis://:wrong@127.0.0.1:{}", redis.port),
             "Redis answers, and does not accept the user or the password",

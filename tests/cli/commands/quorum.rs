@@ -38,7 +38,7 @@ fn a_store_is_made_once_and_serves_without_one_of_its_nodes() {
     await_that("the server is ready", || server.run(&["status"]).code == 0);
     assert!(server.run(&["status"]).out.contains("store quorum"));
     let held = server.run(&["acquire", "a", "--ttl", "1m"]).expect(0);
-    quorum("create", &store, &[]).expect(1).says("keeps a store already");
+    quorum("create", &store, &[]).expect(1).says("already keeps a store");
     let json = quorum("status", &store, &["--json"]).expect(0).json();
     assert_eq!((&json["kept"], &json["nodes"][2]["votes"]), (&json["partitions"], &json["partitions"]));
     nodes[1].kill();
@@ -83,7 +83,7 @@ fn two_nodes_that_forget_at_once_stop_the_store() {
 fn a_store_goes_on_with_what_the_third_node_has() {
     let mut nodes = three();
     let store = store(&nodes);
-    quorum("rebuild", &store, &["--yes"]).expect(1).says("make the store anew with fencepost quorum create");
+    quorum("rebuild", &store, &["--yes"]).expect(1).says("create a new store with fencepost quorum create");
     quorum("create", &store, &[]).expect(0);
     let server = Server::start_with(&["--store", &store]);
     await_that("the server is ready", || server.run(&["status"]).code == 0);
@@ -135,9 +135,10 @@ fn a_node_is_replaced_while_a_server_runs() {
     let server = Server::start_with(&["--store", &before]);
     await_that("the server is ready", || server.run(&["status"]).code == 0);
     let held = server.run(&["acquire", "a", "--ttl", "1m"]).expect(0);
-    replace(&before, &[&new_place, &old_place]).expect(1).says("is one of the nodes already");
-    replace(&before, &[&old_place, &old_place]).expect(1).says("is one of the nodes already");
-    let secret = replace(&before, &[&old_place, "redis://me:t0p@b:1"]).expect(2).says("NEW: not the place of a Redis");
+    replace(&before, &[&new_place, &old_place]).expect(1).says("is already a node of the store");
+    replace(&before, &[&old_place, &old_place]).expect(1).says("is already a node of the store");
+    let secret =
+        replace(&before, &[&old_place, "redis://me:t0p@b:1"]).expect(2).says("NEW: invalid address of a Redis");
     assert!(!secret.err.contains("t0p"), "{secret:?}");
     let away = format!("127.0.0.1:{}", Redis::free_port());
     replace(&before, &[&old_place, &away]).expect(69).says(&away).says("nothing was done");
@@ -171,8 +172,8 @@ fn what_is_no_quorum_is_refused() {
     // Two of the same nodes and another one would have a majority beside the cluster's.
     let other = Redis::start(&[]);
     let mixed = format!("{},{}", store(&nodes[..2]), other.url());
-    quorum("status", &mixed, &[]).expect(1).says("the store is kept by");
-    quorum("create", &mixed, &[]).expect(1).says("keeps a store already");
+    quorum("status", &mixed, &[]).expect(1).says("the store is on");
+    quorum("create", &mixed, &[]).expect(1).says("already keeps a store");
     let given = ["serve", "--listen", "127.0.0.1:0", "--store", &store(&nodes[..2])];
     Process::start(&mut fencepost(&given)).ended().expect(78).says("names 2 Redis servers");
 }
@@ -182,7 +183,7 @@ fn what_is_no_quorum_is_refused() {
 fn the_store_of_one_redis_may_be_made_at_once() {
     let redis = Redis::start(&[]);
     let made = quorum("create", &redis.url(), &[]).expect(0);
-    assert!(made.out.contains(&place(&redis)) && !made.out.contains("have to be there"), "{made:?}");
+    assert!(made.out.contains(&place(&redis)) && !made.out.contains("must be up"), "{made:?}");
     let server = Server::start_with(&["--store", &redis.url()]);
     await_that("the server serves", || server.run(&["acquire", "a", "--ttl", "1m"]).code == 0);
 }

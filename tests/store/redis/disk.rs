@@ -88,7 +88,7 @@ async fn a_full_disk_makes_a_redis_that_writes_each_second_refuse_writes() {
     serving(&server, false).await;
     let status = refused(&server).await;
     assert_eq!(status.code(), Code::Unavailable);
-    assert!(status.message().contains("Redis cannot save to disk and so refuses writes"), "{status}");
+    assert!(status.message().contains("Redis cannot save to disk and refuses writes"), "{status}");
     assert_eq!(redis.exit_code(), None, "{}", redis.log());
     redis.empty_disk();
     serving(&server, true).await;

@@ -66,7 +66,7 @@ fn missing_persistence_is_a_warning() {
         &report(&redis.url(), 0),
         "persistence",
         "warning",
-        "forget everything. Servers that run write it back",
+        "forget everything. Running servers write the data back",
     );
     for (setting, value, words) in [
         ("save", "3600 1", "after the last snapshot"),
@@ -277,7 +277,7 @@ async fn a_redis_with_locks_of_an_earlier_version_is_refused_with_the_remedy() {
     redis.command(&["HSET", "fp:meta", "buckets", "1024", "layout", "6"]);
     let log = log_until(&redis, &["--allow-eviction"], "an earlier version of Fencepost").await;
     let line = log.lines().find(|line| line.contains("an earlier version")).unwrap();
-    for words in ["ERROR", "fp:meta", "cannot read them", "drain all servers", "delete the keys", "tokens"] {
+    for words in ["ERROR", "fp:meta", "cannot read these locks", "drain all servers", "delete the keys", "tokens"] {
         assert!(line.contains(words), "{words:?} is not in {line}");
     }
     let server = start_on(&redis).await;

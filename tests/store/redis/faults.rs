@@ -137,7 +137,7 @@ async fn is_down_while(setting: &str, [bad, good]: [&str; 2], says: &str) {
 
 #[tokio::test]
 async fn a_redis_out_of_memory_is_down_until_it_has_room() {
-    is_down_while("maxmemory", ["1", "0"], "Redis is at its maxmemory").await;
+    is_down_while("maxmemory", ["1", "0"], "Redis has reached its maxmemory").await;
 }
 
 #[tokio::test]

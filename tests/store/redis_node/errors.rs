@@ -109,7 +109,7 @@ async fn who_is_not_let_in_is_told_what_to_do() {
         let why = unavailable(kept.node.connection(1));
         assert!(!why.contains("cret") && !*kept.node.up().borrow(), "{why}");
     };
-    because("", "Redis answers, and wants a password").await;
+    because("", "Redis answers, but requires a password").await;
     because(":s3cretX@", "Redis answers, and does not accept the user or the password").await;
     because("nobody:s3cret@", "Redis answers, and does not accept the user or the password").await;
     redis.command(&["ACL", "SETUSER", "blind", "on", ">s3cret", "~*", "&*", "+@all", "-info"]);
@@ -191,6 +191,6 @@ async fn something_else_than_redis_is_no_redis() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let redis = Redis::start(&[]);
     let kept = Kept::to_url(&format!("rediss://127.0.0.1:{}", redis.port));
-    eventually("it is told", || !unavailable(kept.node.connection(1)).contains("not made yet")).await;
+    eventually("it is told", || !unavailable(kept.node.connection(1)).contains("has not connected to Redis yet")).await;
     assert!(!kept.task.is_finished());
 }

@@ -149,7 +149,7 @@ async fn the_log_tells_once_that_redis_is_lost_and_once_that_it_is_back() {
     kept.all_up().await;
     let text = log::lines_with(&format!("127.0.0.1:{}", redis.port)).join("\n");
     let lines = |of: &str| text.lines().filter(|line| line.contains(of)).count();
-    assert_eq!(lines("redis is there"), 2, "{text}");
+    assert_eq!(lines("connected to redis"), 2, "{text}");
     assert_eq!(lines("redis cannot be used"), 1, "{text}");
     // With the reason that it stays away, which is not the one for which it was lost.
     assert!(lines("redis still cannot be used") <= 3 && text.contains("nothing listens"), "{text}");

@@ -40,7 +40,7 @@ async fn it_says_what_each_sentinel_says_and_which_redis_it_is() {
     assert!(findings(&output, 0, "primary")[0].contains(&format!("redis://app:***@{}", place(primary))));
     assert!(findings(&output, 0, "quorum")[0].starts_with("ok \"2 of 3\""));
     // What an ordinary Redis is checked for, and what a failover forgets.
-    assert!(findings(&output, 0, "role")[0].contains("it is a primary"));
+    assert!(findings(&output, 0, "role")[0].contains("this Redis is a primary"));
     assert!(findings(&output, 0, "replicas")[0].contains("a failover forgets what the promoted replica"));
 
     let few = world.url().replace(&format!(",127.0.0.1:{}", world.sentinels[2].port), "");
@@ -59,7 +59,10 @@ async fn it_warns_of_sentinels_that_disagree() {
     let [one, two, three] =
         [Fake::naming(&redis, 5).await, Fake::naming(&other, 6).await, Fake::naming(&redis, 5).await];
     let output = doctor(&url(&[&one, &two, &three]), &["--json"]);
-    assert!(findings(&output, 0, "agreement")[0].starts_with("warning \"they name different primaries"), "{output:?}");
+    assert!(
+        findings(&output, 0, "agreement")[0].starts_with("warning \"the Sentinels name different primaries"),
+        "{output:?}"
+    );
     assert!(findings(&output, 0, "primary")[0].contains(&place(&redis)));
     three.ends().await;
     one.names(&redis, 6);

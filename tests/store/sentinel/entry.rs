@@ -13,14 +13,14 @@ async fn sentinels_and_their_primary_have_passwords_of_their_own() {
     kept.count().await.unwrap();
     assert_eq!(redis.info("keyspace", "db2").split(',').next(), Some("keys=1"));
     for (who, more, says) in [
-        (":node@", "", "it wants another password than the URL has for Sentinels"),
+        (":node@", "", "it requires another password than the URL has for Sentinels"),
         (":node@", "?sentinel_password=node", "?sentinel_user=…&sentinel_password=…"),
         (
             ":watch@",
             "?sentinel_password=watch",
             "as the primary of main: Redis answers, and does not accept the user or the password",
         ),
-        ("", "?sentinel_password=watch", "as the primary of main: Redis answers, and wants a password"),
+        ("", "?sentinel_password=watch", "as the primary of main: Redis answers, but requires a password"),
     ] {
         Kept::to(&url(who, more)).goes_down(says).await;
     }
@@ -45,7 +45,9 @@ async fn a_user_of_the_sentinels_needs_few_rights() {
     kept.moves_to(&redis).await;
     let clients = || enough.command(&["CLIENT", "LIST"]).text();
     assert!(clients().lines().any(|client| client.contains("user=app") && client.contains(" sub=1 ")), "{}", clients());
-    Kept::to(&url(&few)).goes_down(&format!("its user may not ask; grant it with ACL SETUSER … {RIGHTS}")).await;
+    Kept::to(&url(&few))
+        .goes_down(&format!("its user lacks permissions; grant them with ACL SETUSER … {RIGHTS}"))
+        .await;
 }
 
 #[tokio::test]
@@ -69,7 +71,7 @@ async fn sentinels_and_their_primary_are_entered_over_tls() {
     let kept = Kept::new(with(ca.clone()));
     kept.is_up().await;
     kept.count().await.unwrap();
-    Kept::new(with(other.file())).goes_down("says nothing: the certificate of Redis comes from an authority").await;
+    Kept::new(with(other.file())).goes_down("names no primary: the certificate of Redis comes from an authority").await;
     let plain = format!("redis+sentinel://127.0.0.1:{tls_port}/main");
-    Kept::to(&plain).goes_down("says nothing").await;
+    Kept::to(&plain).goes_down("names no primary").await;
 }

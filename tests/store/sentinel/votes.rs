@@ -60,7 +60,7 @@ async fn without_a_majority_connections_are_left_after_two_seconds() {
     kept.goes_down("no majority of the 3 Sentinels of the URL names a primary of main").await;
     assert!(ended.elapsed() < LEFT_WITHIN, "{:?}", ended.elapsed());
     let Err(NodeError::Unavailable(why)) = kept.count().await else { panic!("it is used") };
-    let expected = [said(&one, &redis, 5), format!("127.0.0.1:{two} says nothing: "), "nothing listens".to_owned()];
+    let expected = [said(&one, &redis, 5), format!("127.0.0.1:{two} names no primary: "), "nothing listens".to_owned()];
     assert!(expected.iter().all(|part| why.contains(part)), "{why}");
     // One that comes back is enough.
     let _three = Fake::at(port, &redis, 5).await;

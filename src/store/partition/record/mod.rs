@@ -72,7 +72,7 @@ impl Key {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// The key is of no known kind.
-    #[error("its key is not one that this version of the server writes")]
+    #[error("this version of the server writes no such key")]
     UnknownKey,
     /// Nothing is there.
     #[error("it is empty")]

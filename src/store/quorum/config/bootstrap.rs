@@ -19,7 +19,7 @@ pub const PARTITIONS: u16 = 32;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CreateError {
     /// A node did not answer. What was done so far stays; the same command may be repeated.
-    #[error("{member}: {why}; repeat the command when the node is there")]
+    #[error("{member}: {why}; repeat the command when the node answers")]
     Lost {
         /// The node.
         member: String,
@@ -35,7 +35,7 @@ pub enum CreateError {
         why: String,
     },
     /// A node serves a cluster, this one or another. No node was made a member.
-    #[error("{member} keeps a store already: empty it, if it is not used any more, or leave it out")]
+    #[error("{member} already keeps a store: empty it if that store is not used any more, or leave it out")]
     InUse {
         /// The node.
         member: String,

@@ -68,8 +68,8 @@ pub enum RebuildError {
     Unknown(#[from] FindError),
     /// None of the nodes knows a cluster.
     #[error(
-        "none of the nodes knows which store it belongs to, so nothing is left to go on with: make the store anew with \
-         fencepost quorum create, whose tokens begin 60 s above all clocks"
+        "no node knows its store, so nothing is left to rebuild from: create a new store with fencepost quorum \
+         create, whose tokens begin 60 s above all clocks"
     )]
     AllForgot,
     /// Nothing was lost.
@@ -84,7 +84,10 @@ pub enum RebuildError {
         why: String,
     },
     /// Another list was written meanwhile.
-    #[error("{member} has list {list} now: another rebuild or a replacement runs; see that it ends, and look again")]
+    #[error(
+        "{member} has list {list} now: another rebuild or a replacement is running; wait until it ends, and repeat the \
+         command"
+    )]
     Underway {
         /// The node.
         member: Arc<str>,
@@ -92,7 +95,7 @@ pub enum RebuildError {
         list: u64,
     },
     /// A node is not as it was when the rebuild began.
-    #[error("{member} has changed meanwhile ({why}): the rebuild was broken off; repeat the command")]
+    #[error("{member} changed meanwhile ({why}), so the rebuild stopped; repeat the command")]
     Changed {
         /// The node.
         member: Arc<str>,
@@ -101,7 +104,7 @@ pub enum RebuildError {
     },
     /// A node does not answer.
     #[error(
-        "{member}: {why}; {done}. All have to be there: where one is gone for good, start an empty Redis in its place"
+        "{member}: {why}; {done}. All nodes must answer: if one is gone for good, start an empty Redis in its place"
     )]
     Lost {
         /// The node.
@@ -116,7 +119,7 @@ pub enum RebuildError {
 /// What is said where nothing has changed.
 const NOTHING: &str = "nothing was done";
 /// What is said where some members have the list of the rebuild already.
-const BROKEN_OFF: &str = "the rebuild was broken off, and the store stays down until you repeat it";
+const BROKEN_OFF: &str = "the rebuild stopped halfway, and the store stays down until you repeat the command";
 
 impl Rebuild {
     /// The rebuild of the cluster that these nodes tell of, if there is something to rebuild. `given` are the members
@@ -252,7 +255,7 @@ impl<C: Carrier> Run<'_, C> {
                 Ok(Said::List(Mark { list, .. })) => {
                     return Err(RebuildError::Underway { member: Arc::clone(member), list });
                 }
-                Ok(said) => return Err(self.changed(member, format!("it answered {said:?}"))),
+                Ok(said) => return Err(self.changed(member, format!("unexpected answer {said:?}"))),
                 Err(why) => return Err(lost(Lost(why))),
             }
         }
@@ -287,7 +290,7 @@ impl<C: Carrier> Run<'_, C> {
                         return Err(RebuildError::Underway { member: Arc::clone(member), list });
                     }
                     Ok(Said::Unmarked) => return Err(self.changed(member, "it lost its memory".to_owned())),
-                    Ok(said) => return Err(self.changed(member, format!("it answered {said:?}"))),
+                    Ok(said) => return Err(self.changed(member, format!("unexpected answer {said:?}"))),
                     Err(why) => return Err(self.changed(member, format!("partition {at}: {why}"))),
                 };
             }
@@ -316,7 +319,7 @@ impl<C: Carrier> Run<'_, C> {
 }
 
 fn not_asked() -> Lost {
-    Lost("it was not asked".to_owned())
+    Lost("no request was sent".to_owned())
 }
 
 fn transfer() -> TransferId {

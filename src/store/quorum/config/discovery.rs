@@ -21,7 +21,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
     /// The nodes that answer belong to none.
-    #[error("the Redis servers keep no store yet: make one, once, with fencepost quorum create")]
+    #[error("the Redis servers keep no store yet: create one, only once, with fencepost quorum create")]
     NoCluster,
     /// The only node cannot be made a cluster.
     #[error(transparent)]
@@ -36,7 +36,7 @@ pub enum FindError {
     #[error("{0}")]
     Access(String),
     /// The cluster has other nodes.
-    #[error("the store is kept by {cluster}, and --store names {given}: name the same, written in the same way")]
+    #[error("the store is on {cluster}, but --store names {given}: name the same servers, spelled the same way")]
     OtherMembers {
         /// Those of the cluster.
         cluster: String,
@@ -68,8 +68,8 @@ impl FindError {
     /// Too few of so many nodes say the same: `why` is what each of them says.
     pub(crate) fn no_majority(nodes: usize, why: &str) -> Self {
         Self::NoMajority(match nodes {
-            1 => format!("it is not known which store this Redis keeps: {why}"),
-            _ => format!("no majority of the Redis servers says which store it keeps: {why}"),
+            1 => format!("this Redis does not say which store it keeps: {why}"),
+            _ => format!("no majority of the Redis servers agrees on the store: {why}"),
         })
     }
 }
@@ -146,14 +146,14 @@ async fn refusal(carrier: &impl Carrier, node: usize, cluster: ClusterId) -> Res
 }
 
 fn strange(said: &Said) -> Lost {
-    Lost(format!("it answered {said:?}"))
+    Lost(format!("unexpected answer {said:?}"))
 }
 
 fn in_words(mark: &Result<Option<Mark>, Lost>) -> String {
     match mark {
         Ok(None) => "no store".to_owned(),
         Ok(Some(Mark { cluster, list, rebuild: Some(_), .. })) => {
-            format!("store {:032x}, list {list}, of a rebuild that is not done", cluster.0)
+            format!("store {:032x}, list {list}, of an unfinished rebuild", cluster.0)
         }
         Ok(Some(Mark { cluster, list, .. })) => format!("store {:032x}, list {list}", cluster.0),
         Err(Lost(why)) => why.clone(),

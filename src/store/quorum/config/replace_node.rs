@@ -57,7 +57,7 @@ pub enum ReplaceError {
     #[error("{0}")]
     Members(String),
     /// A member has a list of another replacement.
-    #[error("{member} has list {list}, of {members}: another replacement was begun; repeat that one first")]
+    #[error("{member} has list {list}, of {members}: another replacement is unfinished; repeat that one first")]
     Underway {
         /// The member.
         member: Arc<str>,
@@ -67,7 +67,7 @@ pub enum ReplaceError {
         members: String,
     },
     /// A member that is to stay lacks locks.
-    #[error("{member} {lacks}: nothing was done; wait until fencepost quorum status says that it has all")]
+    #[error("{member} {lacks}: nothing was done; wait until fencepost quorum status shows that it has all locks")]
     Lacks {
         /// The member.
         member: Arc<str>,
@@ -75,7 +75,7 @@ pub enum ReplaceError {
         lacks: String,
     },
     /// The new node is used for something.
-    #[error("{member} is in use: {why}; empty it, if that is not needed any more, or take another one")]
+    #[error("{member} is in use: {why}; empty it if nobody needs its data any more, or use another Redis")]
     InUse {
         /// The new node.
         member: Arc<str>,
@@ -83,7 +83,7 @@ pub enum ReplaceError {
         why: String,
     },
     /// A node does not answer.
-    #[error("{member}: {why}; {done}, repeat the command when the node is there")]
+    #[error("{member}: {why}; {done}; repeat the command when the node answers")]
     Lost {
         /// The node.
         member: Arc<str>,
@@ -97,7 +97,7 @@ pub enum ReplaceError {
 /// What is said where nothing has changed.
 const NOTHING: &str = "nothing was done";
 /// What is said where some members have the next list already.
-const BROKEN_OFF: &str = "the replacement was broken off";
+const BROKEN_OFF: &str = "the replacement stopped halfway";
 
 impl Replacement {
     /// The replacement that somebody began and has not finished, by the lists that nodes have. `agreed`: the
@@ -139,10 +139,10 @@ impl Replacement {
         match (has(&self.old), has(&self.new)) {
             (true, false) => {}
             (false, true) if agreed.list > 1 => return Ok(Plan::Decided(agreed)),
-            (_, true) => return Err(ReplaceError::Members(format!("{} is one of the nodes already", self.new))),
+            (_, true) => return Err(ReplaceError::Members(format!("{} is already a node of the store", self.new))),
             (false, false) => {
                 let members = agreed.members.join(", ");
-                let what = format!("{} is none of the nodes, which are {members}", self.old);
+                let what = format!("{} is not a node of the store, whose nodes are {members}", self.old);
                 return Err(ReplaceError::Members(what));
             }
         }
@@ -229,7 +229,7 @@ impl Replacement {
                     let (member, members) = (Arc::clone(member), members.join(", "));
                     return Err(ReplaceError::Underway { member, list, members });
                 }
-                Some(Ok(said)) => return Err(lost(Lost(format!("it answered {said:?}")))),
+                Some(Ok(said)) => return Err(lost(Lost(format!("unexpected answer {said:?}")))),
                 Some(Err(why)) => return Err(lost(Lost(why))),
                 None => return Err(lost(Lost("no answer".to_owned()))),
             }
@@ -246,7 +246,7 @@ impl Replacement {
 }
 
 fn not_asked() -> Lost {
-    Lost("it was not asked".to_owned())
+    Lost("no request was sent".to_owned())
 }
 
 /// What a member lacks, if it does not vote in all partitions.

@@ -37,7 +37,7 @@ pub async fn survey(carrier: &impl Carrier, node: usize, mark: &Mark) -> Result<
             Ok(Said::OfPartition(Answer::Promised { .. })) => InPartition::Votes(lowest),
             Ok(Said::OfPartition(Answer::No(promised))) => InPartition::Votes(promised),
             Ok(Said::OfPartition(Answer::Stranger(_))) => InPartition::Stranger,
-            Ok(other) => InPartition::Broken(format!("it answered {other:?}")),
+            Ok(other) => InPartition::Broken(format!("unexpected answer {other:?}")),
             Err(why) => InPartition::Broken(why),
         })
         .collect())

@@ -87,8 +87,8 @@ impl Addresses {
                 first.at(member).map(NodeUrl::Redis)
             }
             _ => Err(format!(
-                "{member} is one of the nodes and not in --store, whose URLs differ in user, password or TLS, so that it is \
-                 not known how to enter it: name it in --store"
+                "{member} is a node of the store and not in --store, whose URLs differ in user, password or TLS, so \
+                 the server cannot tell which of them to use: add the node to --store"
             )),
         }
     }

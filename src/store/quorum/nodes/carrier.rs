@@ -67,5 +67,5 @@ pub type Answers = Vec<Result<Said, String>>;
 
 /// Requests whose answers did not come: each may have been carried out, or may yet be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the node did not answer: {0}")]
+#[error("the request to the node failed: {0}")]
 pub struct Lost(pub String);

@@ -8,9 +8,9 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PrefixError {
     #[error(
-        "its servers go by the classic prefix {shared:?} (empty: by none), and this one was started with {own:?}: start \
-         it as the others, or to change it for all of them, stop them all, clear it (DEL fp:q:classic), and start them \
-         alike"
+        "the other servers use the classic prefix {shared:?} (empty: none), and this server was started with {own:?}: \
+         start it with the prefix of the others. To change the prefix, stop all servers, run DEL fp:q:classic, and \
+         start all with the new one"
     )]
     Other { shared: Arc<str>, own: Arc<str> },
     #[error(
@@ -19,8 +19,8 @@ pub(crate) enum PrefixError {
     )]
     Denied { command: Arc<str>, own: Arc<str> },
     #[error(
-        "locks are shared with classic clients on one Redis, and this store has {0}: start the server without \
-         --classic-prefix"
+        "classic clients can share locks only with a store of one Redis, and this store has {0}: start the server \
+         without --classic-prefix"
     )]
     ManyNodes(usize),
     #[error(transparent)]
@@ -38,7 +38,7 @@ pub(crate) async fn fix(carrier: &impl Carrier, mark: &Mark, own: &Arc<str>) -> 
         Some(Ok(Said::Prefix(shared))) if shared == own => Ok(()),
         Some(Ok(Said::Prefix(shared))) => Err(PrefixError::Other { shared, own }),
         Some(Ok(Said::Denied(command))) => Err(PrefixError::Denied { command, own }),
-        Some(Ok(said)) => Err(Lost(format!("it answered {said:?}")).into()),
+        Some(Ok(said)) => Err(Lost(format!("unexpected answer {said:?}")).into()),
         Some(Err(why)) => Err(Lost(why).into()),
         None => Err(Lost("no answer to the classic prefix".to_owned()).into()),
     }

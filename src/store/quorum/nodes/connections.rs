@@ -148,7 +148,7 @@ impl RedisNodes {
         let connection = it.connection.lock().clone().ok_or_else(|| it.why_down())?;
         match connection.probe().ask::<(u64, u64)>(&["TIME"]).await {
             Ok(Ok((seconds, micros))) => Ok(seconds.saturating_mul(1_000_000).saturating_add(micros)),
-            Ok(Err(why)) => Err(Lost(format!("TIME is refused: {why}"))),
+            Ok(Err(why)) => Err(Lost(format!("the node refused TIME: {why}"))),
             Err(why) => Err(Lost(why)),
         }
     }
@@ -196,7 +196,7 @@ impl Carrier for RedisNodes {
 
     async fn publish(&self, node: usize, to: ServerId, parcel: Vec<u8>) -> Result<bool, Lost> {
         if parcel.len() > PARCEL_BYTES_MAX {
-            return Err(Lost(format!("a parcel of {} bytes is too large", parcel.len())));
+            return Err(Lost(format!("a message of {} bytes is too large", parcel.len())));
         }
         let published = match self.nodes[node].parcels() {
             Ok(connection) => connection.publish(&channel(to), &parcel).await,
@@ -219,8 +219,8 @@ impl Carrier for RedisNodes {
 fn with_remedy(why: &NodeError) -> String {
     match why {
         NodeError::Corrupt(_) => format!(
-            "{why}; find out who did, then delete that key and the key fp:{{qN}}:h of its partition N: servers that \
-             run write it again"
+            "{why}; find out which program wrote it, then delete that key and the key fp:{{qN}}:h of its partition N: \
+             running servers write it again"
         ),
         _ => why.to_string(),
     }

@@ -48,10 +48,10 @@ fn layout(has_earlier: bool, store: Option<u128>) -> Finding {
         return Finding::error(
             LAYOUT,
             format!("locks of an earlier version of Fencepost are here ({EARLIER})"),
-            "this version cannot read them, and would grant what they hold: a server does not use this Redis",
+            "this version cannot read these locks and could grant them a second time, so servers do not use this Redis",
             "drain all servers of that version, wait until their leases have ended, and delete the keys that begin \
-             with fp: (or name an empty database); tokens go on above those of before, except of clients that gave a \
-             min_token above the clock, which have to give it again",
+             with fp: (or name an empty database); new tokens are above the earlier ones, unless a client gave a \
+             min_token above the clock: it has to give it again",
         );
     }
     let found = store.map_or("no locks yet".to_owned(), |id| format!("locks of this version, store {id:032x}"));
@@ -66,20 +66,21 @@ fn classic(prefix: &[u8]) -> Option<Finding> {
 }
 
 fn keys(refused: Option<String>, is_only: bool) -> Finding {
-    let without = if is_only { "servers have no store" } else { "the node has no locks, and no other one may be away" };
+    let without =
+        if is_only { "servers have no store" } else { "this node keeps no locks, and no other node may fail" };
     match refused {
         None => Finding::ok("keys", "keys that begin with fp: may be read and written"),
         Some(why) if why.starts_with("WRONGTYPE") => Finding::error(
             "keys",
-            format!("a key that begins with fp: is not one of ours ({why})"),
-            format!("something else uses these names: {without}"),
-            "use another database for locks, or remove what is not Fencepost's",
+            format!("a key that begins with fp: does not belong to Fencepost ({why})"),
+            format!("another program uses these key names: {without}"),
+            "use another database for locks, or remove the keys that are not Fencepost's",
         ),
         Some(why) if !why.starts_with("NOPERM") => Finding::error(
             "keys",
-            format!("keys that begin with fp: are not written now ({why})"),
-            "this Redis is as good as away",
-            "look at what is found about its role, replicas, memory and persistence",
+            format!("keys that begin with fp: cannot be written now ({why})"),
+            "this Redis counts as down",
+            "see the other findings: role, replicas, memory, persistence",
         ),
         Some(why) => Finding::error(
             "keys",
@@ -96,8 +97,8 @@ fn channels(refused: Option<String>) -> Finding {
         Some(why) => Finding::warning(
             "channels",
             format!("messages may not be sent ({why})"),
-            "servers send each other commands and answers over these channels: if no Redis lets them, each answers \
-             only for the locks that it leads",
+            "servers send each other commands and answers over these channels: if no Redis allows that, each server \
+             answers only for the locks that it leads",
             format!("grant it: ACL SETUSER <user> +@pubsub &{CHANNEL}*"),
         ),
     }
@@ -114,7 +115,7 @@ mod tests {
         assert_eq!((keys(None, true).severity, channels(None).severity), (Severity::Ok, Severity::Ok));
         assert_eq!((keys(no(), false).severity, channels(no()).severity), (Severity::Error, Severity::Warning));
         assert!(keys(no(), true).change.contains("~fp:*") && channels(no()).change.contains("&fp:q:to:*"));
-        assert!(keys(Some("WRONGTYPE x".to_owned()), true).found.contains("not one of ours"));
+        assert!(keys(Some("WRONGTYPE x".to_owned()), true).found.contains("does not belong to Fencepost"));
         let no_replicas = keys(Some("NOREPLICAS x".to_owned()), true);
         assert!(no_replicas.severity == Severity::Error && !no_replicas.change.contains("ACL"), "{no_replicas:?}");
     }
@@ -122,7 +123,7 @@ mod tests {
     #[test]
     fn one_redis_is_not_told_about_others() {
         let [only, one_of_several] =
-            [true, false].map(|is_only| keys(Some("NOPERM no".to_owned()), is_only).at_stake.contains("no other one"));
+            [true, false].map(|is_only| keys(Some("NOPERM no".to_owned()), is_only).at_stake.contains("no other node"));
         assert!(!only && one_of_several);
     }
 

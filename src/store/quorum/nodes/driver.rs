@@ -121,7 +121,7 @@ impl<C: Carrier> Driver<C> {
             partitions.reconnected(node);
             let why = self.serve_connection(node, partitions).await;
             self.health.lost(node, &why.0);
-            tracing::debug!(node, %why, "requests to a node were lost");
+            tracing::debug!(node, %why, "redis node did not answer requests");
         }
     }
 
@@ -147,12 +147,12 @@ impl<C: Carrier> Driver<C> {
             let answered = match answered {
                 Some(answered) => answered,
                 None => tokio::select! {
-                    Some(answered) = under_way.next() => answered,
-                    () = self.wake[node].notify.notified(), if under_way.len() < UNDER_WAY_MAX => continue,
-                    () = self.heartbeat_lost[node].notified(), if under_way.is_empty() => {
-                        return Lost("nor to a beat".to_owned());
-                    }
-                },
+                                    Some(answered) = under_way.next() => answered,
+                                    () = self.wake[node].notify.notified(), if under_way.len() < UNDER_WAY_MAX => continue,
+                () = self.heartbeat_lost[node].notified(), if under_way.is_empty() => {
+                                        return Lost("a heartbeat was lost".to_owned());
+                                    }
+                                },
             };
             if let Err(lost) = answered {
                 return lost;
@@ -170,7 +170,7 @@ impl<C: Carrier> Driver<C> {
         let count = asks.len();
         let said = self.carrier.carry(node, asks).await?;
         if said.len() != count {
-            return Err(Lost(format!("{} answers to {count} requests", said.len())));
+            return Err(Lost(format!("the node sent {} answers to {count} requests", said.len())));
         }
         self.health.answered(node);
         for ((at, tag), said) in sent.into_iter().zip(said) {
@@ -179,7 +179,7 @@ impl<C: Carrier> Driver<C> {
                 Err(why) => {
                     self.health.refused(node, &format!("partition {at}: {why}"));
                     if partitions.broke(node, at) {
-                        tracing::warn!(node, partition = at, %why, "a node cannot carry out a request");
+                        tracing::warn!(node, partition = at, %why, "redis node cannot process a request");
                     }
                 }
                 Ok(Said::OfPartition(answer)) => partitions.answered(node, at, tag, answer),
@@ -227,16 +227,16 @@ impl<C: Carrier> Driver<C> {
                 if let Some(prefix) = &self.prefix
                     && let Err(why) = classic_prefix::fix(&self.carrier, &self.mark, prefix).await
                 {
-                    tracing::error!(%why, "a node that forgot all has another classic prefix");
+                    tracing::error!(%why, "redis node lost its data and now has another classic prefix");
                 }
-                Err(Lost("the node was not marked yet".to_owned()))
+                Err(Lost("the node was empty; this server told it which store it belongs to".to_owned()))
             }
             Some(Ok(refused)) => Err(self.refused(refused)),
             Some(Err(why)) => {
                 self.log_refusal(&why);
                 Err(Lost(why))
             }
-            None => Err(Lost("no answer to a mark".to_owned())),
+            None => Err(Lost("the node did not confirm its store".to_owned())),
         }
     }
 
@@ -244,7 +244,7 @@ impl<C: Carrier> Driver<C> {
     fn log_refusal(&self, why: &str) {
         if self.refusals.count(1).is_some() {
             let advice = "restart this server if the other store is the right one, else empty the node";
-            tracing::error!(%why, advice, "a node does not serve the store of this server any more");
+            tracing::error!(%why, advice, "redis node no longer serves the store of this server");
         }
     }
 

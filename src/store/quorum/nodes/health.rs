@@ -34,7 +34,7 @@ impl Health {
         let it = &self.0[node];
         *it.lost.lock() = Some(why.to_owned());
         if it.seldom.count(1).is_some() {
-            tracing::warn!(node, why, "a node does not do what it is asked");
+            tracing::warn!(node, why, "redis node does not serve requests");
         }
     }
 

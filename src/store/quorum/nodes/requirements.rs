@@ -32,14 +32,14 @@ impl Demands {
         match severity {
             Severity::Ok => {}
             _ if self.refuses(finding) && *check == EVICTION => {
-                let what = "redis may evict locks: refused without --allow-eviction";
+                let what = "redis may evict locks: the server does not use it without --allow-eviction";
                 tracing::error!(%url, check, found, at_stake, change, "{what}");
             }
             Severity::Error if *check != EVICTION => {
                 tracing::error!(%url, check, found, at_stake, change, "redis is not fit for locks");
             }
             Severity::Error | Severity::Warning => {
-                tracing::warn!(%url, check, found, at_stake, change, "redis can endanger locks, see fencepost doctor");
+                tracing::warn!(%url, check, found, at_stake, change, "redis puts locks at risk: see fencepost doctor");
             }
         }
     }

@@ -192,7 +192,7 @@ impl<C: Connect> ClusterStore<C> {
         else {
             return std::future::pending().await;
         };
-        tracing::info!(target: TARGET, list = shown.list, "a node has a newer list of members");
+        tracing::info!(target: TARGET, list = shown.list, "redis node has a newer member list");
         self.find(&store.driver.mark.members, &shown.members, store.driver.mark.list + 1).await
     }
 
@@ -205,7 +205,7 @@ impl<C: Connect> ClusterStore<C> {
             let agreed = search.look().await.and_then(|sight| sight.agreed(given));
             let found = match agreed {
                 Ok(mark) if mark.list < list_min => {
-                    Err(FindError::no_majority(mark.members.len(), &format!("list {} is known", mark.list)))
+                    Err(FindError::no_majority(mark.members.len(), &format!("a majority still has list {}", mark.list)))
                 }
                 Ok(mark) => search.connected(&mark.members).map(|connected| (connected, mark)),
                 Err(why) => Err(why),
@@ -232,8 +232,8 @@ impl<C: Connect> ClusterStore<C> {
                 Ok(found) => return found,
                 Err(why) if told.as_ref() == Some(&why) => {}
                 Err(why) if list_min > 0 => {
-                    let advice = "if a replacement or a rebuild was broken off, repeat it";
-                    tracing::warn!(target: TARGET, %why, advice, "this server goes on with the list that it has");
+                    let advice = "if a replacement or a rebuild was interrupted, repeat the command";
+                    tracing::warn!(target: TARGET, %why, advice, "this server cannot use the newer member list yet");
                     told = Some(why);
                 }
                 Err(why) => {
@@ -247,7 +247,7 @@ impl<C: Connect> ClusterStore<C> {
 
     /// Makes the first store of the only node, when it has been empty for long enough. It may not be the first one.
     async fn make_first(&self, nodes: &C::Nodes, only: &Arc<str>, empty_for: Duration) -> Result<(), CreateError> {
-        let no_clock = || CreateError::Lost { member: only.to_string(), why: Lost("it does not tell its time".into()) };
+        let no_clock = || CreateError::Lost { member: only.to_string(), why: Lost("no answer to TIME".into()) };
         let shown = nodes.wall_clock(0).await.ok_or_else(no_clock)?;
         let clocks = WallClocks::of(self.clock.now(), [shown]);
         let apart = clocks.apart();
@@ -255,18 +255,18 @@ impl<C: Connect> ClusterStore<C> {
             return create_of_one(nodes, only, clocks.tokens_above(empty_for)).await;
         }
         *self.why.lock() = if apart <= EMPTY_TIME {
-            format!("{only} is empty: if it stays so, its first store is made in a moment")
+            format!("{only} is empty: if it stays empty, the server creates its first store in a moment")
         } else {
             if empty_for < FIND_PAUSE {
                 tracing::warn!(
                     differ_by = ?apart,
-                    "redis is empty, and its clock and that of this server differ: set them. The first store is made \
-                     after as long, so that tokens rise"
+                    "redis is empty, and its clock differs from this server's: synchronize the clocks. The server \
+                     waits for that long before it creates the first store, so that tokens rise"
                 );
             }
             format!(
-                "{only} is empty, and its clock and that of this server differ by {} s: the first store is made after \
-                 as long, so that tokens rise",
+                "{only} is empty, and its clock differs from this server's by {} s: the server waits for that long \
+                 before it creates the first store, so that tokens rise",
                 apart.as_secs()
             )
         };
@@ -278,12 +278,12 @@ impl<C: Connect> ClusterStore<C> {
         let Mark { cluster, list, members, .. } = mark;
         let store = format_args!("{:032x}", cluster.0);
         if members.iter().all(|member| self.given.contains(member)) {
-            tracing::info!(target: TARGET, %store, list, "the store is known");
+            tracing::info!(target: TARGET, %store, list, "found the store");
         } else {
             let (members, given) = (members.join(","), self.given.join(","));
             tracing::warn!(
                 target: TARGET, %store, list, members, given,
-                "the store has other Redis servers than --store names, because some were replaced: change it in time"
+                "the store has other Redis servers than --store names, because some were replaced: update --store"
             );
         }
     }

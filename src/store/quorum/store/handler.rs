@@ -39,7 +39,7 @@ impl<C: Carrier> QuorumStore<C> {
                     }
                     self.driver.wake_all();
                 }
-                Err(why) => tracing::warn!(%why, "a parcel of another server cannot be read, and was dropped"),
+                Err(why) => tracing::warn!(%why, "dropped an unreadable message from another server"),
             }
         }
     }

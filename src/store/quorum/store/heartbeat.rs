@@ -54,7 +54,7 @@ impl<C: Carrier> QuorumStore<C> {
         let read = |(server, told): (ServerId, crate::store::content::Bytes)| match Heartbeat::decode(&told) {
             Ok(told) => Some((server, told)),
             Err(why) => {
-                tracing::debug!(%why, "what another server tells cannot be read");
+                tracing::debug!(%why, "cannot read the heartbeat of another server");
                 None
             }
         };

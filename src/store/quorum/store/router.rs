@@ -177,7 +177,7 @@ impl<C: Carrier> QuorumStore<C> {
             Err(_) => {
                 self.delivery.transport.unanswered(known.ballot.server, self.driver.nodes());
                 Err(NotDone::Fails(StoreError::OutcomeUnknown(format!(
-                    "the server that leads the partition of this lock did not answer within {ANSWER_TIME_MAX:?}"
+                    "the leader of this lock's partition did not answer within {ANSWER_TIME_MAX:?}"
                 ))))
             }
         }
@@ -206,9 +206,9 @@ pub(super) fn not_done(why: Refusal) -> NotDone {
         Refusal::TooLate => NotDone::Fails(StoreError::TooLate),
         Refusal::Unheard => NotDone::Fails(unheard()),
         Refusal::Overloaded => NotDone::Fails(StoreError::Overloaded),
-        Refusal::Deposed => NotDone::Fails(StoreError::OutcomeUnknown(
-            "the server that led the partition of this lock lost the lead".to_owned(),
-        )),
+        Refusal::Deposed => {
+            NotDone::Fails(StoreError::OutcomeUnknown("the leader of this lock's partition lost the lead".to_owned()))
+        }
     }
 }
 
@@ -221,7 +221,7 @@ impl From<NotDone> for StoreError {
 }
 
 pub(super) fn strange(done: &Done) -> NotDone {
-    NotDone::Fails(StoreError::Corrupt(format!("another server answered a question with {done:?}")))
+    NotDone::Fails(StoreError::Corrupt(format!("another server sent an unexpected answer: {done:?}")))
 }
 
 pub(super) fn no_leader() -> StoreError {
@@ -229,5 +229,5 @@ pub(super) fn no_leader() -> StoreError {
 }
 
 pub(super) fn unheard() -> StoreError {
-    StoreError::Unavailable("the store does not answer the server that leads the partition of this lock".to_owned())
+    StoreError::Unavailable("the store does not answer the leader of this lock's partition".to_owned())
 }

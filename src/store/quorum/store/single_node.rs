@@ -79,8 +79,8 @@ impl<C: Carrier> QuorumStore<C> {
             if !is_known && clocks.apart() > MEMORY_WAIT {
                 tracing::warn!(
                     differ_by = ?clocks.apart(),
-                    "the clocks of redis and of this server differ: set them. What redis forgot and no server has is \
-                     unavailable for as long, so that tokens rise"
+                    "the clocks of redis and this server differ: synchronize them. Partitions that redis lost and no \
+                     server has stay unavailable for that long, so that tokens rise"
                 );
             }
         }
@@ -109,13 +109,13 @@ impl<C: Carrier> QuorumStore<C> {
             }
             self.driver.wake_all();
             if recalled > 0 {
-                tracing::warn!(partitions = recalled, "redis lost its memory: it gets back what this server has");
+                tracing::warn!(partitions = recalled, "redis lost its memory: this server writes its partitions back");
             }
             if kept > 0 {
                 tracing::warn!(
                     partitions = kept,
-                    "redis lost its memory, and no server has these partitions: they go on with what redis kept, and \
-                     tokens above all that was drawn; locks that it forgot are free"
+                    "redis lost its memory, and no server has these partitions: they continue with what redis kept \
+                     and with higher tokens; locks that redis forgot are free"
                 );
             }
         }

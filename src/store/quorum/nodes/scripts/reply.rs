@@ -30,7 +30,7 @@ pub(super) fn said(reply: Value, asks: usize) -> Result<Vec<Result<Said, NodeErr
 }
 
 fn strange() -> NodeError {
-    NodeError::Corrupt("a script of the nodes answered something else than it was asked".to_owned())
+    NodeError::Corrupt("a script of the node gave an unexpected answer".to_owned())
 }
 
 fn part(value: Value) -> Result<Result<Said, NodeError>, NodeError> {

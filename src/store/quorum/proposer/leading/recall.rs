@@ -20,7 +20,7 @@ use crate::{
 /// Why a memory cannot be gone on from.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotRecalled {
-    #[error("there are no more tokens")]
+    #[error("the fencing tokens of the partition are used up")]
     NoTokens,
     #[error(transparent)]
     Unreadable(#[from] Unreadable),

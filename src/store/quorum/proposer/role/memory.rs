@@ -148,7 +148,8 @@ impl Proposer {
                 Begun::Recalled
             }
             Err(why) => {
-                tracing::error!(partition = self.partition, %why, "what this server has in memory cannot be used");
+                let partition = self.partition;
+                tracing::error!(partition, %why, "this server cannot restore a partition of redis from its memory");
                 memory.alone.forgets();
                 Begun::Nothing
             }

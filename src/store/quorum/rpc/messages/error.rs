@@ -13,8 +13,8 @@ pub enum FrameError {
     TooLong(usize, usize),
     /// Another version of the server sent it.
     #[error(
-        "it has layout {0}, and this server reads layout {LAYOUT}: another version of the server sent it. Servers that \
-         proposer a store have to be of versions that read each other"
+        "it has layout {0}, and this server reads layout {LAYOUT}: another version of the server sent it. Servers \
+         that share a store need versions that read each other"
     )]
     OtherLayout(u8),
     /// It is not what a server sends.
