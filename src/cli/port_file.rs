@@ -52,7 +52,7 @@ impl PortFile {
         }
         if let Err(error) = file.as_file().try_lock() {
             // Some network file systems have no locks. A server that starts there takes this file for an old one.
-            tracing::debug!(path = %path.display(), %error, "the port file cannot be locked");
+            tracing::debug!(path = %path.display(), %error, "cannot lock the port file");
         }
         Ok(file.persist(path)?)
     }
@@ -66,7 +66,7 @@ impl Drop for PortFile {
         if matches!((ours, found), (Ok(ours), Ok(found)) if ours == found)
             && let Err(error) = fs::remove_file(&self.path)
         {
-            tracing::warn!(path = %self.path.display(), %error, "the port file cannot be removed");
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove the port file");
         }
     }
 }

@@ -96,7 +96,9 @@ fn describe(status: &Status, look: Look) -> String {
         let kind = store.as_ref().map(|store| format!(", store {store}{id}")).unwrap_or_default();
         let (words, rest) = match is {
             State::Ready => ("ready", kind),
-            State::NotReady => ("not ready", format!("{kind}: it drains, or cannot use its store; its log says why")),
+            State::NotReady => {
+                ("not ready", format!("{kind}: the server drains, or cannot use its store; its log says why"))
+            }
             State::Unreachable => ("unreachable", format!(": {}", text::visible(error.as_deref().unwrap_or_default()))),
         };
         lines.push(state(*is == State::Ready, words, line("server", &format!("{address} is {words}{rest}"))));

@@ -38,7 +38,7 @@ pub(super) async fn serve_until_drained<S: Store, F>(
     // The receiver is in `serving`. It is gone only if that has ended.
     let _ = close.send(());
     if timeout(CLOSE_TIMEOUT, serving).await.is_err() {
-        tracing::warn!("cutting connections that did not close in time");
+        tracing::warn!("aborting connections that did not close in time");
     }
     tracing::info!("drained");
 }

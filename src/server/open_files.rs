@@ -21,7 +21,7 @@ pub(super) fn connections_within_limit(connections_max: usize) -> usize {
     let limit = match raised {
         Ok(limit) => limit,
         Err(error) => {
-            tracing::warn!(%error, "the limit of open files cannot be raised");
+            tracing::warn!(%error, "cannot raise the limit of open files");
             return connections_max;
         }
     };

@@ -34,7 +34,7 @@ impl Refusals {
         self.metrics.refusals.of(bound).inc();
         if let Some(refused) = self.unlogged[bound.index()].count(1) {
             let peer = peer.map(tracing::field::display);
-            tracing::warn!(bound = bound.text(), refused, peer, "a bound of the server is reached");
+            tracing::warn!(bound = bound.text(), refused, peer, "a bound of the server was reached");
         }
     }
 

@@ -82,8 +82,8 @@ impl SpanProcessor for Queue {
             tracing::warn!(
                 lost,
                 queue_max = way.queue_max,
-                "spans are lost: more of them end than the collector takes. See whether it is slow or away; sample \
-                 fewer traces (OTEL_TRACES_SAMPLER), or let more spans wait (OTEL_BSP_MAX_QUEUE_SIZE)"
+                "spans are lost: the collector is slower than the server. Check that the collector runs and keeps up; \
+                 sample fewer traces (OTEL_TRACES_SAMPLER), or enlarge the queue (OTEL_BSP_MAX_QUEUE_SIZE)"
             );
         }
     }
@@ -120,8 +120,8 @@ impl SpanExporter for Exporter {
                 tracing::warn!(
                     lost,
                     %error,
-                    "spans are lost: the collector did not take them. See whether it runs, and whether --otlp-endpoint \
-                     names its OTLP/gRPC port without TLS"
+                    "spans are lost: the export to the collector failed. Check that the collector runs, and that \
+                     --otlp-endpoint names its OTLP/gRPC port without TLS"
                 );
             }
         }

@@ -33,8 +33,9 @@ use terminal::Terminal;
 pub(super) const RETRY_FOR: Duration = Duration::from_secs(5);
 
 /// Said once, before the command can leave processes behind.
-const OUT_OF_REACH: &str = "this system does not let run find all processes that the command starts: run stops the \
-    command's process group only, and what leaves it (timeout, setsid, a nested run) may run on without the lock";
+const OUT_OF_REACH: &str = "on this system, run cannot find all processes that the command starts: run stops only the \
+                            command's process group; processes that leave it (timeout, setsid, a nested run) may \
+                            continue without the lock";
 
 /// What to run, and under which lock.
 #[derive(Args, Clone, Debug)]

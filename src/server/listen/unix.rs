@@ -66,7 +66,7 @@ impl Drop for Socket {
         if identity(&self.path).is_ok_and(|file| file == self.file)
             && let Err(error) = fs::remove_file(&self.path)
         {
-            tracing::warn!(path = %self.path.display(), %error, "the socket's file cannot be removed");
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove the socket file");
         }
     }
 }

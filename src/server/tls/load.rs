@@ -31,7 +31,7 @@ impl Loaded {
         let authorities = self.authorities.as_ref().map(|authorities| authorities.roots.len());
         tracing::info!(certificate_expires = %self.expiry.at, client_authorities = authorities, "{message}");
         for problem in self.authorities.iter().flat_map(|authorities| &authorities.skipped) {
-            tracing::warn!(%problem, "an authority of tls_client_ca is not used");
+            tracing::warn!(%problem, "ignoring an authority of tls_client_ca");
         }
     }
 }
@@ -113,7 +113,7 @@ fn valid_now(certificate: &CertificateDer<'_>) -> Result<Expiry, String> {
     }
     if now < validity.not_before {
         let since = validity.not_before;
-        return Err(format!("is not valid before {since}: check the clock of this machine, or issue it anew"));
+        return Err(format!("is not valid before {since}: check the clock of this machine, or issue a new one"));
     }
     Ok(Expiry::of(validity))
 }

@@ -29,7 +29,7 @@ impl Tls {
             }
             match load::load(&self.files, &contents) {
                 Ok(loaded) => {
-                    loaded.log("the files of TLS have changed; new connections use them");
+                    loaded.log("the TLS files have changed; new connections use the new ones");
                     *self.current.write() = Arc::new(loaded.config);
                     metrics.tls_expiry.set(loaded.expiry.at.timestamp());
                     validity = Watch::new(loaded.expiry);
@@ -40,7 +40,7 @@ impl Tls {
                 Err(error) => {
                     metrics.tls_reloads.of(TlsReload::Failed).inc();
                     for problem in &error.problems {
-                        tracing::warn!(%problem, "the new files of TLS cannot be used; keeping the old ones");
+                        tracing::warn!(%problem, "cannot use the new TLS files; keeping the old ones");
                     }
                     failed = Some(contents);
                 }

@@ -125,6 +125,6 @@ async fn silent_connections_do_not_delay_a_drain() {
     let silent = [silent(addr(&server), b"").await, silent(addr(&server), b"PRI").await];
     server.process.signal(Signal::SIGTERM);
     let log = server.drained();
-    assert!(log.contains("drained") && !log.contains("cutting connections"), "{log}");
+    assert!(log.contains("drained") && !log.contains("aborting connections"), "{log}");
     drop(silent);
 }

@@ -146,6 +146,6 @@ async fn a_certificate_that_is_not_valid_yet_is_used_as_soon_as_it_is() {
     let client = TlsClient::new(addr(&server), &[&authority], None);
     until(async || client.ask().await.is_ok_and(|seen| seen.cert == next.der)).await;
     becomes(&server, "fencepost_tls_reloads_total{outcome=\"ok\"}", 1.0).await;
-    let told = server.log().matches("the new files of TLS cannot be used").count();
+    let told = server.log().matches("cannot use the new TLS files").count();
     assert_eq!(told, 1, "{}", server.log());
 }

@@ -150,7 +150,7 @@ fn without_a_view_of_the_processes_run_warns_and_stops_the_group() {
     let mut command = Command::new("unshare");
     command.args(hide).args([env!("CARGO_BIN_EXE_fencepost"), "run", "a", "--", "sh", "-c", &script]);
     let ended = Process::start(command.env("FENCEPOST_SERVER", &server.url)).ended().expect(5);
-    let ended = ended.says("run stops the command's process group only").says("left processes behind");
+    let ended = ended.says("run stops only the command's process group").says("left processes behind");
     assert_eq!(ended.err.matches("this system").count(), 1, "{ended:?}");
     assert!(is_gone(&marks.await_value("pid")) && server.is_free("a"));
 }
