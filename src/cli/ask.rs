@@ -60,8 +60,8 @@ pub(super) fn divided(servers: &[Server]) -> Option<String> {
         format!("{} has store {kind} {id}", server.address)
     });
     Some(format!(
-        "these servers do not share a store, so a lock on one of them does not exclude holders on the others ({}): \
-         start all with the same --store",
+        "these servers do not share a store, so a lock of one of them excludes nobody on the others ({}): start all with \
+         the same --store",
         each.collect::<Vec<_>>().join(", ")
     ))
 }

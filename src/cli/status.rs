@@ -142,7 +142,7 @@ mod tests {
         let text = describe(&Status { servers, divided: None, store, error: None }, Look::PLAIN);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], "server   a:7420 is ready, store redis 7f");
-        assert!(lines[1].starts_with("server   a:7420 is not ready, store redis 7f: it drains"), "{text}");
+        assert!(lines[1].starts_with("server   a:7420 is not ready, store redis 7f: the server drains"), "{text}");
         assert_eq!(lines[2], "server   a:7420 is unreachable: refused");
         assert_eq!(lines[3..], ["store    answered in 2 ms", "leases   3", "waiters  1"]);
     }

@@ -217,6 +217,6 @@ mod tests {
         if let Some(Ok(told)) = &mut down {
             told.fields.insert("flags".to_owned(), "master,s_down".to_owned());
         }
-        assert!(found(&[well(), down, well()])[0].contains("takes it for down (master,s_down)"));
+        assert!(found(&[well(), down, well()])[0].contains("considers it down (master,s_down)"));
     }
 }

@@ -217,7 +217,10 @@ mod tests {
         let abc = ["a", "b", "c"];
         let of_rebuild = || mark(1, 2, &abc).map(|mark| mark.map(|mark| Mark { rebuild: Some(7), ..mark }));
         let refused = of(&[of_rebuild(), of_rebuild(), of_rebuild()], &abc);
-        assert!(matches!(&refused, Err(FindError::NoMajority(why)) if why.contains("of a rebuild")), "{refused:?}");
+        assert!(
+            matches!(&refused, Err(FindError::NoMajority(why)) if why.contains("of an unfinished rebuild")),
+            "{refused:?}"
+        );
         let (old, new) = (|| mark(1, 1, &abc), || mark(1, 3, &abc));
         assert_eq!(of(&[old(), of_rebuild(), old()], &abc), Ok(1), "it was broken off at once");
         assert_eq!(of(&[new(), new(), of_rebuild()], &abc), Ok(3), "it was broken off when all was done");

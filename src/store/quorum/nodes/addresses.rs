@@ -124,6 +124,6 @@ mod tests {
         let differ = Addresses::new(vec![url("redis://:s3cret@a"), url("redis://:other@b"), url("redis://:s3cret@c")]);
         assert_eq!(differ.of("b:6379").unwrap().to_string(), "redis://:***@b:6379");
         let said = differ.of("d:7000").unwrap_err();
-        assert!(said.starts_with("d:7000 is one of the nodes and not in --store"), "{said}");
+        assert!(said.starts_with("d:7000 is a node of the store and not in --store"), "{said}");
     }
 }
