@@ -205,7 +205,7 @@ fn a_node_in_cluster_mode_is_refused() {
     server.run(&["acquire", "a"]).expect(69);
     let doctor = Process::start(&mut fencepost(&["doctor", "--store", &store])).ended().expect(1);
     let (fit, unfit) = doctor.out.split_once(&format!("{}\n", nodes[2].url())).unwrap();
-    assert!(unfit.contains("ERROR    cluster      it is in cluster mode"), "{unfit}");
+    assert!(unfit.contains("ERROR    cluster      this Redis is in cluster mode"), "{unfit}");
     assert!(!fit.contains("ERROR"), "{fit}");
 }
 
