@@ -65,10 +65,10 @@ impl Cluster {
     pub(crate) async fn of(nodes: usize) -> Self {
         let redis: Vec<_> = (0..nodes).map(|_| Redis::start(&[])).collect();
         let members = redis.iter().map(|redis| redis.url().into()).collect();
-        let cluster = Self {
-            redis,
-            mark: Mark { cluster: ClusterId(7), partitions: PARTITIONS, list: 1, members, rebuild: None },
-        };
+        // A server of another test may still call an address that this one has now.
+        let id = ClusterId(uuid::Uuid::new_v4().as_u128());
+        let cluster =
+            Self { redis, mark: Mark { cluster: id, partitions: PARTITIONS, list: 1, members, rebuild: None } };
         let mut server = cluster.idle_server();
         server.connect();
         for node in 0..nodes {

@@ -67,7 +67,8 @@ impl Cluster {
         let redis: Vec<_> = (0..5).map(|_| Redis::start(&["--requirepass", "s3cret"])).collect();
         let addresses = addresses(&redis[..3]);
         let members = addresses.members();
-        let (cluster, list) = (ClusterId(7), members.clone().into());
+        // A server of another test may still call an address that this one has now.
+        let (cluster, list) = (ClusterId(uuid::Uuid::new_v4().as_u128()), members.clone().into());
         let mark = Mark { cluster, partitions: PARTITIONS, list: 1, members: list, rebuild: None };
         let connected = Connected::to(&addresses, &members).unwrap();
         assert_eq!(discovery::marks(&connected.nodes, 3).await, [Ok(None), Ok(None), Ok(None)]);

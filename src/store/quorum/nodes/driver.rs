@@ -147,12 +147,12 @@ impl<C: Carrier> Driver<C> {
             let answered = match answered {
                 Some(answered) => answered,
                 None => tokio::select! {
-                                    Some(answered) = under_way.next() => answered,
-                                    () = self.wake[node].notify.notified(), if under_way.len() < UNDER_WAY_MAX => continue,
-                () = self.heartbeat_lost[node].notified(), if under_way.is_empty() => {
-                                        return Lost("a heartbeat was lost".to_owned());
-                                    }
-                                },
+                    Some(answered) = under_way.next() => answered,
+                    () = self.wake[node].notify.notified(), if under_way.len() < UNDER_WAY_MAX => continue,
+                    () = self.heartbeat_lost[node].notified(), if under_way.is_empty() => {
+                        return Lost("a heartbeat was lost".to_owned());
+                    }
+                },
             };
             if let Err(lost) = answered {
                 return lost;
