@@ -30,6 +30,8 @@ func (f finding) diagnosis() string { return strings.TrimLeft(f.text, ": ") }
 type greeting struct {
 	mu    sync.Mutex
 	found *finding
+	// at is the address of that connection: a name may have several.
+	at string
 }
 
 func (g *greeting) get() *finding {
@@ -38,10 +40,28 @@ func (g *greeting) get() *finding {
 	return g.found
 }
 
-func (g *greeting) set(found *finding) {
+func (g *greeting) set(found *finding, at string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.found, g.at = found, at
+}
+
+// setRefused notes what a call over the latest connection showed.
+func (g *greeting) setRefused(found *finding) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.found = found
+}
+
+// setUnconnected notes that no connection could be made to an address. Another address of the same name may have shown
+// more: on many machines localhost is 127.0.0.1 and ::1, and a server listens on one of them.
+func (g *greeting) setUnconnected(found *finding, at string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.found != nil && g.found.permanent && g.at != at {
+		return
+	}
+	g.found, g.at = found, at
 }
 
 const (

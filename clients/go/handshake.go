@@ -14,7 +14,7 @@ import (
 func (g *greeting) dial(ctx context.Context, network, where string) (net.Conn, error) {
 	connection, err := (&net.Dialer{}).DialContext(ctx, network, where)
 	if err != nil && !errors.Is(err, context.Canceled) {
-		g.set(unconnected(err))
+		g.setUnconnected(unconnected(err), where)
 	}
 	return connection, err
 }
@@ -50,7 +50,7 @@ func (h handshakes) ClientHandshake(
 			if isClosed(err) {
 				found = h.probe(raw, found)
 			}
-			h.greeting.set(found)
+			h.greeting.set(found, raw.RemoteAddr().String())
 		}
 		return nil, nil, err
 	}
@@ -101,7 +101,7 @@ func (c *greetedConn) Read(into []byte) (int, error) {
 
 func (c *greetedConn) greet(found *finding) {
 	c.first, c.greeted = nil, true
-	c.handshakes.greeting.set(found)
+	c.handshakes.greeting.set(found, c.RemoteAddr().String())
 }
 
 // ended is what a connection says that ended before the server had sent anything.

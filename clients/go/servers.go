@@ -129,7 +129,7 @@ func (s *servers) failureOf(index int, err error) *failure {
 	switch failed.code {
 	case codes.Unimplemented:
 		found = &finding{text: " " + facts.NotFencepost, permanent: true}
-		to.greeting.set(found)
+		to.greeting.setRefused(found)
 	case codes.Unavailable:
 		if why, unresolved := strings.CutPrefix(failed.message, "name resolver error: "); unresolved {
 			if why == "produced zero addresses" {
