@@ -1,4 +1,4 @@
-//! What the messages that servers write for each other are made of, whether nodes keep them or pass them on.
+//! What the records of a partition are made of, which servers write and nodes keep.
 
 #[cfg(test)]
 pub(super) mod values;

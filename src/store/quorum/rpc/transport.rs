@@ -84,7 +84,7 @@ impl Drop for Question<'_> {
 impl Question<'_> {
     /// The reply. `None`: nobody listens where it was sent to, so it certainly did not arrive.
     pub(crate) async fn reply(mut self) -> Option<Replied> {
-        // The sender is dropped only together with the courier.
+        // The sender is dropped only together with the transport.
         (&mut self.reply).await.unwrap_or(None)
     }
 }

@@ -25,7 +25,6 @@ from fencepost._core.release import Release
 from fencepost._core.renew import Alone
 from fencepost._core.session import Flow, Operation, Session
 from fencepost._core.silence import Silence
-from fencepost._core.stores import Stores
 from fencepost._core.timers import Timer, Timers
 from fencepost._core.unreached import Unreached
 from fencepost._core.validity import Reading
@@ -57,7 +56,6 @@ class Engine:
         self._tries = 0
         """Sessions opened since one worked."""
         self._has_opened = False
-        self._stores = Stores(len(servers))
         self._silence = Silence(self)
         self._overdue = Overdue(self)
         self._outbox = Outbox(self._silence.sent)
@@ -207,9 +205,8 @@ class Engine:
 
     def connected(self, session: Session, store_id: str | None, now: float) -> None:
         """The connection of a session is made. An older server does not tell the id of its store."""
-        other = self._stores.told(session.server, store_id) if store_id is not None else None
-        if other is not None:
-            self.events.other_store(session.server, other)
+        if store_id is not None:
+            self.events.told_store(session.server, store_id)
         if not session.ended:
             session.connected, session.last_received = True, now
             self.timers.cancel(session.timer)

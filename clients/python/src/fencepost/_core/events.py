@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from fencepost._core.lease import Lease
+from fencepost._core.stores import Stores
 from fencepost._facts import OTHER_STORE
 from fencepost.errors import LockLost
 from fencepost.types import Loss
@@ -35,6 +36,7 @@ class Events:
     def __init__(self, log: Log, names: Sequence[str]) -> None:
         self._log = log
         self._names = names
+        self._stores = Stores(len(names))
         self._failed: set[int] = set()
         """The servers whose failure was reported, until they work again."""
 
@@ -68,10 +70,12 @@ class Events:
         text = f"server {name} failed ({why}), trying {self._names[following]}"
         self._log.log(logging.INFO, text, {"server": name, "cause": why})
 
-    def other_store(self, server: int, other: int) -> None:
-        """A server has another store than one that was used before."""
-        name, why = self._names[server], OTHER_STORE.replace("{}", self._names[other])
-        self._log.log(logging.WARNING, f"{name} {why}", {"server": name, "cause": why})
+    def told_store(self, server: int, store_id: str) -> None:
+        """A server told the id of its store, which may be another one than that of a server that was used before."""
+        other = self._stores.told(server, store_id)
+        if other is not None:
+            name, why = self._names[server], OTHER_STORE.replace("{}", self._names[other])
+            self._log.log(logging.WARNING, f"{name} {why}", {"server": name, "cause": why})
 
     def works(self, server: int) -> None:
         self._failed.discard(server)

@@ -55,6 +55,7 @@ pub const LIST_MAX: usize = 512;
 pub const LAST_ENDS_MAX: usize = 4_000;
 
 const _: () = assert!((PAGE_SIZE_MAX as usize) < MESSAGES_MAX, "a page is sent in one part");
+const _: () = assert!(LAST_ENDS_MAX + 2 < MESSAGES_MAX, "the ends are sent in one frame, beside its sender");
 
 /// Frames that one server sends another at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
