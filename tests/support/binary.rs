@@ -23,14 +23,22 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Polls until there is a value. `what` describes it in the panic after [`WAIT_MAX`].
-pub(crate) fn await_some<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
+#[track_caller]
+pub(crate) fn await_some<T>(what: &str, poll: impl FnMut() -> Option<T>) -> T {
+    poll_until(poll).unwrap_or_else(|| panic!("timed out waiting for: {what}"))
+}
+
+/// Polls until there is a value, for [`WAIT_MAX`].
+fn poll_until<T>(mut poll: impl FnMut() -> Option<T>) -> Option<T> {
     #[expect(clippy::disallowed_methods, reason = "bounds a wait for another process")]
     let begin = Instant::now();
     loop {
         if let Some(found) = poll() {
-            return found;
+            return Some(found);
         }
-        assert!(begin.elapsed() < WAIT_MAX, "timed out waiting for: {what}");
+        if begin.elapsed() >= WAIT_MAX {
+            return None;
+        }
         thread::sleep(POLL_INTERVAL);
     }
 }
@@ -132,15 +140,21 @@ impl Process {
         self.lines.try_iter().collect()
     }
 
-    /// Waits until the process has exited.
+    /// Waits until the process has exited. Kills one that has not after [`WAIT_MAX`], and panics with its output.
+    #[track_caller]
     pub(crate) fn ended(mut self) -> Ended {
-        let child = &mut self.child;
-        let status = await_some("the end of a process", || child.try_wait().unwrap());
+        let in_time = poll_until(|| self.child.try_wait().unwrap());
+        if in_time.is_none() {
+            self.child.kill().unwrap();
+        }
+        let status = in_time.unwrap_or_else(|| self.child.wait().unwrap());
         use std::os::unix::process::ExitStatusExt;
         let code = status.code().or(status.signal().map(|signal| -signal)).unwrap();
         let err = self.errors.take().unwrap().join().unwrap();
         let out: String = self.lines.iter().map(|line| line + "\n").collect();
-        Ended { code, out, err }
+        let ended = Ended { code, out, err };
+        assert!(in_time.is_some(), "a process did not end within {WAIT_MAX:?}: {ended:?}");
+        ended
     }
 }
 

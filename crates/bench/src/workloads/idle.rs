@@ -5,6 +5,7 @@ use crate::{
     caller::{Caller, Failure, connect},
     figures::{Figures, Fold},
     load::{Load, Measurement},
+    meter::Meter,
     plan::Via,
     testbed::Testbed,
 };
@@ -42,7 +43,7 @@ pub(crate) async fn run(run: Run<'_>, testbed: &Testbed, via: Via) -> Result<(Fi
             })
         })
         .collect();
-    wait_until_queued(&mut monitor, &name, waiters).await?;
+    wait_until_queued(&mut monitor, &name, waiters, &load.meter).await?;
     // No client is started: only waiting is measured.
     let measured = load.measure(testbed).await?;
     let mut figures = Figures::default();
@@ -58,9 +59,14 @@ pub(crate) async fn run(run: Run<'_>, testbed: &Testbed, via: Via) -> Result<(Fi
     Ok((figures, measured))
 }
 
-async fn wait_until_queued(monitor: &mut Caller, name: &str, waiters: usize) -> Result<()> {
+async fn wait_until_queued(monitor: &mut Caller, name: &str, waiters: usize, meter: &Meter) -> Result<()> {
     let began = Instant::now();
     loop {
+        // A waiter that failed is not queued any more.
+        let failures: Vec<String> = meter.take().errors.into_keys().collect();
+        if !failures.is_empty() {
+            bail!("a waiter failed before all were queued: {}", failures.join("; "));
+        }
         match monitor.waiters(name).await {
             Ok(found) if found as usize >= waiters => return Ok(()),
             Ok(found) if began.elapsed() > QUEUE_MAX => bail!("only {found} of {waiters} are queued"),

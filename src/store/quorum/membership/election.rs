@@ -13,7 +13,7 @@ use crate::{
             acceptor::Seen,
             ballot::{Ballot, Position, ServerId, majority},
         },
-        rpc::messages::{Heartbeat, Led},
+        rpc::messages::{HEARTBEAT_PERIOD, Heartbeat, Led},
     },
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -23,8 +23,10 @@ use xxhash_rust::xxh3::xxh3_64;
 /// A partition whose leader has written nothing for so long has none: an idle one writes an empty batch each 300 ms. A
 /// server whose heartbeats have stopped for so long does not live.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_millis(1_200);
-/// Servers that want to lead ask one after the other, so far apart, so that they do not depose each other.
-const RANK_PAUSE: Duration = Duration::from_millis(200);
+/// Servers that want to lead ask one after the other, so far apart that each has seen by its heartbeats whether the one
+/// before it has asked: else it would depose that one.
+const RANK_PAUSE: Duration = Duration::from_millis(400);
+const _: () = assert!(HEARTBEAT_PERIOD.as_millis() < RANK_PAUSE.as_millis());
 /// What a node showed so long ago does not count any more.
 const SIGHT_AGE_MAX: Duration = Duration::from_millis(900);
 /// What a server told that does not live is deleted at the nodes after so much silence.
@@ -42,7 +44,6 @@ const SETTLED_AFTER: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Election {
     me: ServerId,
-    began: Instant,
     /// Since when this server has seen some node all the time. What happened before may have passed it by.
     looks_since: Instant,
     nodes: Vec<Option<Sight>>,
@@ -53,7 +54,9 @@ pub(crate) struct Election {
 /// What a node showed last.
 #[derive(Debug)]
 struct Sight {
-    /// When it was asked.
+    /// Since when it has been asked without a long pause.
+    since: Instant,
+    /// When it was asked last.
     at: Instant,
     partitions: Vec<Seen>,
     /// When its batch, or its promise to another server, was seen to rise last, for each partition.
@@ -134,7 +137,6 @@ impl Election {
         let reached = Reached { accepted: Position::default(), promised: Ballot::default() };
         Self {
             me,
-            began: now,
             looks_since: now,
             nodes: (0..nodes).map(|_| None).collect(),
             servers: BTreeMap::new(),
@@ -188,8 +190,10 @@ impl Election {
             let before = before.as_ref().and_then(|sight| Some((sight.partitions.get(at)?, *sight.rose.get(at)?)));
             before.filter(|(before, _)| !self.rises(before, seen)).map_or(now, |(_, rose)| rose)
         });
-        let rose = rose.collect();
-        self.nodes[node] = Some(Sight { at: asked, partitions, rose });
+        let rose = rose.collect::<Vec<_>>();
+        let is_kept_in_sight = |sight: &Sight| asked.duration_since(sight.at) < SIGHT_AGE_MAX;
+        let since = before.filter(is_kept_in_sight).map_or(asked, |sight| sight.since);
+        self.nodes[node] = Some(Sight { since, at: asked, partitions, rose });
     }
 
     /// Whether a node shows that somebody leads, or that another server is about to.
@@ -272,11 +276,12 @@ impl Election {
         let is_free = self.is_led_by_nobody(partition);
         // A leader that writes to a minority only has lost the others, and answers nobody.
         let silent = self.nodes.iter().flatten().filter(|sight| {
-            let suspected = match sight.rose.get(usize::from(partition)) {
-                Some(rose) if !is_free => *rose + SILENCE_MAX,
-                _ => self.began,
-            };
-            Self::votes(sight, partition, now) && suspected + pause <= now
+            let Some(rose) = sight.rose.get(usize::from(partition)) else { return false };
+            // Servers that start at the same time see one another with their second heartbeats. Before that each would
+            // ask for all that is free, and depose the one that had asked a moment earlier.
+            let knows_others = sight.since + HEARTBEAT_PERIOD;
+            let suspects = if is_free { knows_others.max(*rose) } else { *rose + SILENCE_MAX };
+            Self::votes(sight, partition, now) && suspects + pause <= now && (!is_free || sight.at >= knows_others)
         });
         silent.count() >= majority(self.nodes.len())
     }

@@ -20,7 +20,7 @@ use crate::{
                 leader::{Heard, Origin, Purpose},
                 message::{Answer, Request},
             },
-            rpc::messages::LastEnds,
+            rpc::messages::{HEARTBEAT_PERIOD, LastEnds},
         },
     },
 };
@@ -35,6 +35,11 @@ pub(super) const ATTEMPT_SILENCE_MAX: Duration = Duration::from_secs(1);
 /// How long a server leaves a partition alone that it cannot read. Each attempt ends the lead of another server, which
 /// may be of a version that can, and reads all of the partition.
 const UNREADABLE_PAUSE: Duration = Duration::from_secs(10);
+
+/// How long a server whose attempt was refused asks for nothing, unless a leader hands over to it: in this time its
+/// heartbeats show which other server has asked. It would depose that one.
+const REFUSAL_PAUSE: Duration = Duration::from_millis(500);
+const _: () = assert!(HEARTBEAT_PERIOD.as_millis() < REFUSAL_PAUSE.as_millis());
 
 /// The pause before a node is asked again that could not carry out a request.
 const BROKEN_PAUSE: Duration = Duration::from_secs(1);
@@ -61,6 +66,8 @@ pub(crate) struct Proposer {
     waiters_max: usize,
     /// The highest ballot that was seen. The next attempt has a higher one.
     highest: Ballot,
+    /// When an attempt was refused last, because of another server's.
+    refused: Option<StoreTime>,
     /// Since when each node could not carry out a request, if so. It is asked again after [`BROKEN_PAUSE`].
     broken: Vec<Option<StoreTime>>,
     role: Role,
@@ -95,7 +102,8 @@ impl Proposer {
     pub(crate) fn new(partition: u16, me: ServerId, nodes: usize, waiters_max: usize) -> Self {
         let (highest, broken) = (Ballot::default(), vec![None; nodes]);
         let memory = (nodes == 1).then(|| Memory::new(me));
-        Self { partition, me, nodes, waiters_max, highest, broken, role: Role::Standby, memory, prefix: None }
+        let (refused, role, prefix) = (None, Role::Standby, None);
+        Self { partition, me, nodes, waiters_max, highest, refused, broken, role, memory, prefix }
     }
 
     /// Shares the locks with classic clients, whose keys begin with this.
@@ -127,6 +135,11 @@ impl Proposer {
         let seen_alone = self.memory.as_ref().map(|memory| memory.alone.highest());
         let ballot = self.next_ballot(seen.max(seen_alone.unwrap_or_default()));
         self.begin(ballot, Candidate::new(ballot, self.nodes), now);
+    }
+
+    /// Whether an attempt was refused a moment ago: another server is about to lead.
+    pub(crate) fn was_refused(&self, now: StoreTime) -> bool {
+        self.refused.is_some_and(|refused| now.since(refused) < REFUSAL_PAUSE)
     }
 
     /// Asks for the lead that a leader hands over, which told the ends of leases.
@@ -206,6 +219,9 @@ impl Proposer {
                     }
                     Step::GiveUp(higher) => {
                         self.highest = self.highest.max(higher);
+                        if higher.server != self.me {
+                            self.refused = Some(now);
+                        }
                         self.role = Role::Standby;
                     }
                     Step::Lead { leader, content } => {

@@ -38,8 +38,9 @@ impl<C: Carrier> QuorumStore<C> {
             let now = self.clock.now();
             proposer.retry_broken(now);
             let Some(lead) = proposer.lead() else {
-                let highest = self.candidacy(number, part);
-                if let Some(highest) = highest {
+                if !proposer.was_refused(now)
+                    && let Some(highest) = self.candidacy(number, part)
+                {
                     proposer.ask(highest, now);
                 }
                 continue;

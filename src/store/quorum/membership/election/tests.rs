@@ -45,16 +45,54 @@ fn due(it: &Election, now: Instant) -> usize {
 }
 
 #[test]
-fn a_cluster_that_nobody_led_is_led_at_once() {
+fn a_cluster_that_nobody_led_is_led_once_those_that_start_know_each_other() {
     let start = Start(Instant::now());
     let at = |millis| start.at(millis);
+    let nobody = || vec![votes(Ballot::default(), 0); 8];
     let mut it = Election::new(ME, 3, PARTITIONS, at(0));
     assert_eq!(due(&it, at(0)), 0, "no node is seen");
-    it.saw(0, (at(0), at(0), clock(0)), vec![votes(Ballot::default(), 0); 8], vec![]);
-    assert_eq!(due(&it, at(0)), 0, "one of three");
-    it.saw(1, (at(0), at(0), clock(0)), vec![votes(Ballot::default(), 0); 8], vec![]);
-    assert_eq!(due(&it, at(0)), 8);
-    assert_eq!(due(&it, at(1_000)), 0, "what was seen long ago does not count");
+    for now in [0, 300] {
+        it.saw(0, (at(now), at(now), clock(now)), nobody(), vec![]);
+        assert_eq!(due(&it, at(now)), 0, "one of three");
+    }
+    it.saw(1, (at(300), at(300), clock(300)), nobody(), vec![]);
+    assert_eq!(due(&it, at(300)), 0, "it may have been seen before others came");
+    it.saw(1, (at(600), at(600), clock(600)), nobody(), vec![]);
+    assert_eq!(due(&it, at(600)), 8);
+    assert_eq!(due(&it, at(1_600)), 0, "what was seen long ago does not count");
+    for node in 0..3 {
+        it.saw(node, (at(2_000), at(2_000), clock(2_000)), nobody(), vec![]);
+    }
+    assert_eq!(due(&it, at(2_000)), 0, "others may have come meanwhile");
+}
+
+#[test]
+fn of_servers_that_start_at_the_same_time_one_asks_for_a_partition_first() {
+    let start = Start(Instant::now());
+    let at = |millis| start.at(millis);
+    // The first one's heartbeat is before that of the second, which it sees with its next.
+    let mut first = Election::new(ME, 1, PARTITIONS, at(0));
+    let mut second = Election::new(OTHER, 1, PARTITIONS, at(10));
+    let nobody = votes(Ballot::default(), 0);
+    all_show(&mut first, at(0), &nobody, &[]);
+    all_show(&mut second, at(10), &nobody, &[(ME, told(1))]);
+    for now in (0..300).step_by(10) {
+        assert_eq!((due(&first, at(now)), due(&second, at(now))), (0, 0));
+    }
+    all_show(&mut first, at(300), &nobody, &[(OTHER, told(1))]);
+    all_show(&mut second, at(310), &nobody, &[(ME, told(2))]);
+    let both = |now| {
+        let asks =
+            |it: &Election| (0..PARTITIONS).filter(|partition| it.is_due(*partition, at(now))).collect::<Vec<_>>();
+        (asks(&first), asks(&second))
+    };
+    for now in [310, 500, 690] {
+        let (firsts, seconds) = both(now);
+        assert_eq!(firsts.len() + seconds.len(), 8, "{firsts:?}, {seconds:?}");
+        assert!(!firsts.is_empty() && firsts.iter().all(|partition| !seconds.contains(partition)));
+    }
+    let (firsts, seconds) = both(720);
+    assert_eq!((firsts.len(), seconds.len()), (8, 8), "the other one does not ask");
 }
 
 #[test]
@@ -78,7 +116,9 @@ fn a_leader_is_suspected_after_its_silence_and_by_one_server_after_the_other() {
     show(&mut it, at(3_900), 2_700);
     let first = due(&it, at(3_900));
     assert!(0 < first && first < 8, "the others are the third server's: {first}");
-    assert_eq!(due(&it, at(4_100)), 8, "which does not ask");
+    assert_eq!(due(&it, at(4_100)), first, "it may have asked");
+    show(&mut it, at(4_200), 2_700);
+    assert_eq!(due(&it, at(4_300)), 8, "which does not ask");
 }
 
 #[test]
