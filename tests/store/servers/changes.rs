@@ -84,7 +84,7 @@ async fn the_last_server_that_leaves_keeps_nobody_waiting() {
     settled(&next).await;
     take(&next[0], &lock(2)).await;
     let took = begun.elapsed();
-    assert!(took < Duration::from_millis(400), "{took:?}: it waited for a server that had said that it leaves");
+    assert!(took < Duration::from_millis(600), "{took:?}: it waited for a server that had said that it leaves");
     assert_eq!(next[0].store.view(&lock(1)).await.unwrap().current.unwrap().token, grant.token);
 }
 

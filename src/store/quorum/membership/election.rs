@@ -37,6 +37,8 @@ const CLOCKS_DIFFER_BY: u32 = 100;
 const KNOWN_AFTER: Duration = Duration::from_millis(900);
 /// What a server has told others before its last heartbeat may come so much later than that: it takes another way.
 const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(100);
+/// A server whose heartbeats were seen at a majority of the nodes so long ago is late with the next one.
+const LATE_AFTER: Duration = Duration::from_millis(700);
 /// A server gets no partition handed over before it has lived for so long.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
@@ -85,10 +87,10 @@ impl Peer {
         self.heard.is_some_and(|heard| now.duration_since(heard) < SILENCE_MAX)
     }
 
-    /// Whether it reaches a majority of the nodes, so that it can lead.
-    fn reaches_majority(&self, now: Instant) -> bool {
+    /// Whether it has reached a majority of the nodes within this time, so that it can lead.
+    fn reaches_majority(&self, within: Duration, now: Instant) -> bool {
         let rose = self.shown.iter().filter_map(|(_, rose)| *rose);
-        rose.filter(|rose| now.duration_since(*rose) < SILENCE_MAX).count() >= majority(self.shown.len())
+        rose.filter(|rose| now.duration_since(*rose) < within).count() >= majority(self.shown.len())
     }
 
     /// For how long nothing new of it was seen.
@@ -326,7 +328,9 @@ impl Election {
     pub(crate) fn heir(&self, partition: u16, leaves: bool, now: Instant) -> Option<ServerId> {
         let is_past = |at: Instant| now.duration_since(at) >= SETTLED_AFTER;
         let settled = |peer: &Peer| leaves || is_past(peer.first_seen) && peer.gave.is_none_or(is_past);
-        let lives = |peer: &Peer| peer.reaches_majority(now) && !peer.told.leaves;
+        // Calls wait for a hand-over to a dead server, so one that can wait is not begun if a heartbeat is late.
+        let within = if leaves { SILENCE_MAX } else { LATE_AFTER };
+        let lives = |peer: &Peer| peer.reaches_majority(within, now) && !peer.told.leaves;
         let others = self.servers.iter().filter(|(_, peer)| lives(peer) && settled(peer)).map(|(server, _)| *server);
         let best = others.max_by_key(|server| weight(*server, partition))?;
         (leaves || weight(best, partition) > weight(self.me, partition)).then_some(best)
@@ -334,7 +338,7 @@ impl Election {
 
     /// Whether a server came that this one will know in a moment, and that can lead then.
     pub(crate) fn may_come(&self, now: Instant) -> bool {
-        let is_known = |peer: &Peer| peer.lives(now) && peer.reaches_majority(now);
+        let is_known = |peer: &Peer| peer.lives(now) && peer.reaches_majority(SILENCE_MAX, now);
         let came = |peer: &Peer| !peer.told.leaves && now.duration_since(peer.first_seen) < SILENCE_MAX;
         self.servers.values().any(|peer| came(peer) && !is_known(peer))
     }

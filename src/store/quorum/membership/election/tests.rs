@@ -196,6 +196,11 @@ fn a_server_that_comes_gets_its_share_once_it_has_settled() {
     }
     let share = heirs(&it, false, at(2_100));
     assert!(share < 8, "each has some");
+    // It may have died: a hand-over that can wait does.
+    assert_eq!(
+        (heirs(&it, false, at(2_799)), heirs(&it, false, at(2_800)), heirs(&it, true, at(2_800))),
+        (share, 0, 8)
+    );
     // One that gives a partition up may be about to leave.
     it.gave(OTHER, at(2_100));
     assert_eq!((heirs(&it, false, at(2_100)), heirs(&it, true, at(2_100))), (0, 8));
@@ -240,6 +245,7 @@ fn who_was_away_takes_nobody_for_gone_and_deposes_nobody() {
     all_show(&mut it, at(back + 1), &votes(ballot(4, OTHER), 200), &[(OTHER, told(200))]);
     assert_eq!((it.forget_gone(at(back + 300)), due(&it, at(back + 300))), (vec![], 0));
 }
+
 #[test]
 fn the_time_of_a_leader_is_never_ahead_of_it_even_where_the_clock_is_faster() {
     let known = Known { ballot: ballot(1, OTHER), time: clock(0), heard: clock(500) };
