@@ -27,12 +27,10 @@ RUN for crate in . proto clients/rust clients/rust/guards crates/bench crates/fu
     done && \
     touch proto/lib.rs && echo 'fn main() {}' > proto/build.rs && \
     cargo build --locked --release --package fencepost --bin fencepost && \
-    cargo clean --release --package fencepost --package fencepost-proto --package fencepost-client \
-        --package fencepost-bench
+    cargo clean --release --package fencepost --package fencepost-proto --package fencepost-client
 
 COPY proto proto
 COPY clients/rust clients/rust
-COPY crates/bench crates/bench
 COPY src src
 RUN cargo build --locked --release --package fencepost --bin fencepost && \
     install -D --strip target/release/fencepost /out/usr/local/bin/fencepost && \

@@ -208,25 +208,27 @@ image-check: ## Build the image on bases made from Debian's packages, and run it
 DIST := target/dist
 HOST = $(shell rustc --version --verbose | sed -n 's/^host: //p')
 ARCHIVE = fencepost-$(VERSION)-$(HOST)
+BENCH = fencepost-bench-$(VERSION)-$(HOST)
 
-# cargo-cyclonedx writes beside each manifest of the workspace. Only the bill of the binary is kept.
-sbom: $(CYCLONEDX) ## Write the bill of materials of the binary (CycloneDX) to target/dist
+# cargo-cyclonedx writes beside each manifest of the workspace. Only the bills of the programs are kept.
+sbom: $(CYCLONEDX) ## Write the bills of materials of the programs (CycloneDX) to target/dist
 	mkdir -p $(DIST)
 	PATH="$(CURDIR)/$(CYCLONEDX)/bin:$$PATH" cargo cyclonedx --format json --spec-version 1.5 --target $(HOST) \
 	    --override-filename sbom
 	mv sbom.json $(DIST)/$(ARCHIVE).cdx.json
+	mv crates/bench/sbom.json $(DIST)/$(BENCH).cdx.json
 	git clean --quiet --force -- ':(glob)**/sbom.json'
 
-dist: sbom ## Build the archive of a release, with its bill of materials and checksums, in target/dist
-	cargo build --locked --release --package fencepost --bin fencepost
+dist: sbom ## Build the archive of a release, with its bills of materials and checksums, in target/dist
+	cargo build --locked --release --package fencepost --package fencepost-bench
 	rm -rf $(DIST)/$(ARCHIVE) && mkdir -p $(DIST)/$(ARCHIVE)
-	install --strip target/release/fencepost $(DIST)/$(ARCHIVE)/
+	install --strip target/release/fencepost target/release/fencepost-bench $(DIST)/$(ARCHIVE)/
 	cp -r README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT deploy docs $(DIST)/$(ARCHIVE)/
 	tar --create --directory $(DIST) --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner \
 	    --mode=go-w $(ARCHIVE) | gzip --no-name > $(DIST)/$(ARCHIVE).tar.gz
 	rm -rf $(DIST)/$(ARCHIVE)
-	cd $(DIST) && sha256sum $(ARCHIVE).tar.gz $(ARCHIVE).cdx.json > SHA256SUMS
+	cd $(DIST) && sha256sum $(ARCHIVE).tar.gz $(ARCHIVE).cdx.json $(BENCH).cdx.json > SHA256SUMS
 
 publish: ## Publish target/dist as the GitHub release of the tag of this version (needs gh)
 	gh release create v$(VERSION) --verify-tag --title "Fencepost $(VERSION)" --notes-file CHANGELOG.md \
-	    $(DIST)/$(ARCHIVE).tar.gz $(DIST)/$(ARCHIVE).cdx.json $(DIST)/SHA256SUMS
+	    $(addprefix $(DIST)/,$(ARCHIVE).tar.gz $(ARCHIVE).cdx.json $(BENCH).cdx.json SHA256SUMS)

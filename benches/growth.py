@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""How cost grows with locks, waiters, leases and replicas: runs `fencepost bench` at one size after the other and prints tables.
+"""How cost grows with locks, waiters, leases and replicas: runs `fencepost-bench` at one size after the other and prints tables.
 
     benches/growth.py PROGRAM [locks] [waiters] [leases] [replicas] [--up-to N]
 
-PROGRAM is an optimised fencepost. What fails has a row of dashes, and its reason on standard error. All of it takes up to an hour and, for ten million locks, ten gigabytes of memory; --up-to leaves
+PROGRAM is an optimised fencepost-bench, beside an optimised fencepost. What fails has a row of dashes, and its reason on standard error. All of it takes up to an hour and, for ten million locks, ten gigabytes of memory; --up-to leaves
 larger sizes out. Figures are of one run each: look at how they grow, not at a single one.
 """
 
@@ -23,7 +23,7 @@ WAITERS_PER_SESSION = 8_000
 
 
 def bench(program, store, workload, **options):
-    words = [program, "bench", "--store", store, "--workload", workload, "--via", "session", "--no-baselines", "--rounds", "1", "--json"]
+    words = [program, "--store", store, "--workload", workload, "--via", "session", "--no-baselines", "--rounds", "1", "--json"]
     for name, value in options.items():
         words += ["--" + name, str(value)]
     ended = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)

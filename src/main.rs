@@ -11,8 +11,7 @@ fn main() -> ExitCode {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let cli = Cli::parse();
     // Commands that call a server need only one thread.
-    let threads = cli.threads().or_else(|| cli.serves().then(workers));
-    let mut builder = match threads {
+    let mut builder = match cli.serves().then(workers) {
         Some(threads) => {
             let mut builder = Builder::new_multi_thread();
             builder.worker_threads(threads);

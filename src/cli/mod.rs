@@ -6,7 +6,6 @@
 mod acquiring;
 mod args;
 mod ask;
-mod bench;
 mod calls;
 mod complete;
 mod connect;
@@ -76,15 +75,6 @@ enum Command {
     /// Make a store of three or five Redis servers, show how it is, replace one of them, go on after a loss
     #[command(subcommand)]
     Quorum(quorum::QuorumCommand),
-    /// Measure a server, and baselines in the same run
-    #[command(long_about = bench::long_about(look::help_width()))]
-    Bench(Box<bench::BenchArgs>),
-    /// Serve the tonic echo, a baseline of bench
-    #[command(hide = true)]
-    BenchEcho,
-    /// Run a program that ends when bench ends
-    #[command(hide = true)]
-    BenchChild(bench::ChildArgs),
     /// Print the completion script of a shell
     Completions {
         /// Shell
@@ -103,15 +93,7 @@ enum Command {
 impl Cli {
     /// Whether the command is a server, which may need several threads.
     pub fn serves(&self) -> bool {
-        matches!(self.command, Command::Serve(_) | Command::BenchEcho)
-    }
-
-    /// The number of worker threads, if the command line sets it.
-    pub fn threads(&self) -> Option<usize> {
-        match &self.command {
-            Command::Bench(args) if args.threads > 1 => Some(args.threads),
-            _ => None,
-        }
+        matches!(self.command, Command::Serve(_))
     }
 
     /// Runs the command. Writes a failure to stderr.
@@ -145,11 +127,6 @@ impl Cli {
             Command::Health(args) => health::health(args).await?,
             Command::Doctor(args) => doctor::doctor(args).await?,
             Command::Quorum(command) => Box::pin(quorum::quorum(command)).await?,
-            Command::Bench(args) => return bench::bench(*args).await,
-            Command::BenchEcho => {
-                fencepost_bench::echo::serve().await.map_err(|error| Failure::new(exit::NO, error.to_string()))?;
-            }
-            Command::BenchChild(args) => return Err(bench::child(&args)),
             Command::Completions { shell } => docs::completions(shell, &mut io::stdout().lock())?,
             Command::CompleteNames(args) => complete::names(args).await?,
             Command::Man { command } => docs::man(command.as_deref(), &mut io::stdout().lock())?,

@@ -9,14 +9,21 @@ use serde_json::Value;
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::mpsc::{Receiver, channel},
     thread,
     time::{Duration, Instant},
 };
 
-const BINARY: &str = env!("CARGO_BIN_EXE_fencepost");
+/// The server's program. Tests of the benchmark find it beside theirs: `cargo build` and `cargo test --workspace` build
+/// it.
+fn server_program() -> PathBuf {
+    let beside = || option_env!("CARGO_BIN_EXE_fencepost-bench").map(|it| Path::new(it).with_file_name("fencepost"));
+    let program = option_env!("CARGO_BIN_EXE_fencepost").map(PathBuf::from).or_else(beside).unwrap();
+    assert!(program.exists(), "{} is missing: cargo build", program.display());
+    program
+}
 
 /// The longest wait for a condition, for a very busy machine.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -167,12 +174,17 @@ impl Drop for Process {
     }
 }
 
-/// A command of the binary, isolated from the environment of the tests: without its `FENCEPOST_` variables and the
-/// ignored signals that children inherit (from nohup, or in the background of a script).
+/// A command of the binary, isolated from the environment of the tests.
 pub(crate) fn fencepost(arguments: &[&str]) -> Command {
-    let mut command = Command::new(if cfg!(target_os = "linux") { "env" } else { BINARY });
+    isolated(&server_program(), arguments)
+}
+
+/// A program of ours without the `FENCEPOST_` variables of the tests and without the ignored signals that children
+/// inherit (from nohup, or in the background of a script).
+pub(crate) fn isolated(program: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(if cfg!(target_os = "linux") { Path::new("env") } else { program });
     if cfg!(target_os = "linux") {
-        command.args(["--default-signal", BINARY]);
+        command.arg("--default-signal").arg(program);
     }
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("FENCEPOST_") {

@@ -27,19 +27,18 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts a program through the hidden command `bench-child`, which makes it end with this process.
+    /// Starts a program through the hidden command `child`, which makes it end with this process.
     ///
     /// Call it on a thread that outlives the child: on Linux the child ends with the thread that started it.
     pub(super) fn start(program: impl Into<OsString>, arguments: &[String]) -> Result<Self> {
         Self::spawn(&program.into(), arguments, |_| {})
     }
 
-    /// Starts this program with another command, and waits until it logs its address.
-    pub(super) async fn listening(arguments: &[String]) -> Result<(Self, ServerAddress)> {
+    /// Starts a server, and waits until it logs its address.
+    pub(super) async fn listening(program: &OsStr, arguments: &[String]) -> Result<(Self, ServerAddress)> {
         let (sender, found) = oneshot::channel();
         let mut sender = Some(sender);
-        let own = std::env::current_exe().context("cannot find this program")?;
-        let child = Self::spawn(own.as_os_str(), arguments, move |line| {
+        let child = Self::spawn(program, arguments, move |line| {
             if let Some(address) = address_in(line)
                 && let Some(sender) = sender.take()
             {
@@ -56,7 +55,7 @@ impl Child {
     fn spawn(program: &OsStr, arguments: &[String], mut on_line: impl FnMut(&str) + Send + 'static) -> Result<Self> {
         let own = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(own);
-        command.args(["bench-child", &process::id().to_string(), "--"]).arg(program).args(arguments);
+        command.args(["child", &process::id().to_string(), "--"]).arg(program).args(arguments);
         // The arguments alone configure the child, not the environment.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FENCEPOST_")) {
             command.env_remove(name);
@@ -117,8 +116,8 @@ fn address_in(line: &str) -> Option<ServerAddress> {
     address.filter(|_| says == Some("listening"))?.parse().ok()
 }
 
-/// `bench-child`: becomes the program, after asking the kernel to kill it when `parent` ends.
-pub fn become_program(parent: u32, program: &[OsString]) -> std::io::Error {
+/// `child`: becomes the program, after asking the kernel to kill it when `parent` ends.
+pub(crate) fn become_program(parent: u32, program: &[OsString]) -> std::io::Error {
     use std::os::unix::process::{CommandExt, parent_id};
     #[cfg(target_os = "linux")]
     if let Err(error) = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL) {

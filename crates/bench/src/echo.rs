@@ -33,8 +33,8 @@ struct Echo {
     open: AtomicU32,
 }
 
-/// `bench-echo`: serves on a free port, which it logs like the server, until it is killed.
-pub async fn serve() -> anyhow::Result<()> {
+/// `echo`: serves on a free port, which it logs like the server, until it is killed.
+pub(crate) async fn serve() -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     eprintln!("{}", serde_json::json!({ "message": "listening", "addr": listener.local_addr()?.to_string() }));
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));

@@ -10,7 +10,7 @@ const CLIENTS_PER_CONNECTION: usize = 64;
 /// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Workload {
+pub(crate) enum Workload {
     /// Acquire and release of an uncontended lock.
     Pairs,
     /// All clients contend for one lock.
@@ -26,7 +26,7 @@ pub enum Workload {
 /// How calls are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Via {
+pub(crate) enum Via {
     /// Unary calls; leases are kept on KeepAlive streams.
     Unary,
     /// Session streams.
@@ -35,7 +35,7 @@ pub enum Via {
 
 /// The system under load.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub(crate) enum Target {
     /// Running servers, and the Redis behind them, if known: for its counters and for the baselines.
     Servers(Vec<ServerAddress>, Option<String>),
     /// Own servers, on the memory store.
@@ -48,7 +48,7 @@ pub enum Target {
 
 /// All parameters.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The system under load.
     pub target: Target,
     /// The files for TLS with running servers.
@@ -85,6 +85,8 @@ pub struct Plan {
     pub held: usize,
     /// Whether to measure the baselines too.
     pub baselines: bool,
+    /// The program of own servers.
+    pub fencepost: PathBuf,
     /// The program of an own Redis.
     pub redis_server: PathBuf,
     /// Options of an own Redis: `name value`.
@@ -105,10 +107,10 @@ impl Plan {
 
 impl Workload {
     /// All workloads, in the order of measurement.
-    pub const ALL: [Self; 5] = [Self::Pairs, Self::Handoff, Self::Idle, Self::Hold, Self::Wake];
+    pub(crate) const ALL: [Self; 5] = [Self::Pairs, Self::Handoff, Self::Idle, Self::Hold, Self::Wake];
 
     /// Its name on the command line and in the report.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Pairs => "pairs",
             Self::Handoff => "handoff",
@@ -121,7 +123,7 @@ impl Workload {
 
 impl Via {
     /// The names that [`FromStr`] accepts.
-    pub const NAMES: [&str; 2] = ["unary", "session"];
+    pub(crate) const NAMES: [&str; 2] = ["unary", "session"];
 }
 
 impl FromStr for Via {

@@ -20,7 +20,7 @@ pub(super) struct Entry {
 
 /// The report of a run.
 #[derive(Debug)]
-pub struct Report {
+pub(crate) struct Report {
     about: Value,
     workloads: Vec<(Workload, Vec<Entry>)>,
 }
@@ -97,14 +97,14 @@ impl Report {
     }
 
     /// The number of Fencepost's operations, and of errors and failed rounds of all systems.
-    pub fn totals(&self) -> (f64, f64) {
+    pub(crate) fn totals(&self) -> (f64, f64) {
         let ours = self.workloads.iter().filter_map(|(_, entries)| own(entries));
         let operations = ours.filter_map(|entry| entry.figures().get("operations")).sum();
         (operations, self.workloads.iter().flat_map(|(_, entries)| entries).map(Entry::errors).sum())
     }
 
     /// A JSON object with every figure.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let mut json = self.about.clone();
         let workloads = self.workloads.iter().map(|(workload, entries)| {
             let by = |keep: fn(&Entry) -> bool| {
@@ -126,7 +126,7 @@ impl Report {
     }
 
     /// The report as tables.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let machine = &self.about["machine"];
         let mut text = format!(
             "fencepost {}, {}, {} CPUs ({})",

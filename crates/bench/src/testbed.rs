@@ -7,9 +7,9 @@ use super::{
     redis::Redis,
     usage::{self, Reading},
 };
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use fencepost_client::{ServerAddress, Tls};
-use std::time::Duration;
+use std::{ffi::OsStr, time::Duration};
 use tokio::time::{Instant, sleep};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -46,7 +46,7 @@ impl Testbed {
             let flags = ["--ttl-min", "100ms", "--waiters-per-lock", "1000000", "--waiters-per-server", "1000000"];
             let words = ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "none", "--store", &store];
             let words = words.into_iter().chain(flags);
-            testbed.start(&words.map(str::to_owned).collect::<Vec<_>>()).await?;
+            testbed.start(plan.fencepost.as_os_str(), &words.map(str::to_owned).collect::<Vec<_>>()).await?;
         }
         testbed.wait_until_ready().await?;
         Ok(testbed)
@@ -69,7 +69,8 @@ impl Testbed {
     /// The echo server.
     pub(super) async fn echo() -> Result<Self> {
         let mut testbed = Self { servers: Vec::new(), started: Vec::new(), redis: None };
-        testbed.start(&["bench-echo".to_owned()]).await?;
+        let own = std::env::current_exe().context("cannot find this program")?;
+        testbed.start(own.as_os_str(), &["echo".to_owned()]).await?;
         Ok(testbed)
     }
 
@@ -78,8 +79,8 @@ impl Testbed {
         Ok(Self { servers: Vec::new(), started: Vec::new(), redis: redis(plan).await? })
     }
 
-    async fn start(&mut self, arguments: &[String]) -> Result<()> {
-        let (child, address) = Child::listening(arguments).await?;
+    async fn start(&mut self, program: &OsStr, arguments: &[String]) -> Result<()> {
+        let (child, address) = Child::listening(program, arguments).await?;
         self.started.push(child);
         self.servers.push(Server { address, tls: Tls::new() });
         Ok(())

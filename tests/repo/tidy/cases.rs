@@ -95,8 +95,6 @@ fn libraries_are_used_only_by_their_modules() {
     refused("src/store/quorum/a.rs", "use redis::cmd;", "only node");
     refused("src/store/quorum/a.rs", "use deadpool_redis::redis::cmd;", "only node");
     passes("src/node/a.rs", "use deadpool_redis::redis::cmd;");
-    refused("src/server/a.rs", "use fencepost_bench::plan;", "runs the benchmark");
-    passes("src/cli/a.rs", "use fencepost_bench::plan;");
     passes("src/domain/a.rs", "// as tokio does\nlet text = \"redis\"; let instant = 1;");
 }
 

@@ -196,7 +196,6 @@ fn libraries(path: &str, inner: &str, code: &str) -> Vec<String> {
     };
     only("fencepost_proto", ["api", "cli"].contains(&module), "only api and cli know the generated types");
     only("fencepost_client", module == "cli", "only cli is a client");
-    only("fencepost_bench", module == "cli", "only cli runs the benchmark");
     only("clap", ["cli", "main"].contains(&module), "only cli parses arguments");
     only("redis", module == "node", "only node talks to Redis");
     for word in ["deadpool", "deadpool_redis"] {

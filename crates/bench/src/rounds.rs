@@ -1,44 +1,20 @@
-//! The benchmark: load on real servers and on the baselines, in one run.
-//!
-//! Measures that make the figures credible: servers, echo and Redis are separate processes, so their resource usage is
-//! known apart from the load's; each measurement starts new ones; baselines are measured in turn with Fencepost, on the
-//! same machine in the same minutes, and the median of several rounds counts; at a fixed rate, latencies include the
-//! time that operations wait for a slow server; errors are counted.
-//!
-//! The program that runs it has the commands `serve`, `bench-echo` ([`echo::serve`]) and `bench-child`
-//! ([`become_program`]), with which the benchmark starts that program.
+//! One run: all workloads, each by all contenders, in rounds.
 
-mod baselines;
-mod caller;
-mod child;
-mod contenders;
-pub mod echo;
-mod figures;
-mod keeper;
-mod load;
-mod meter;
-mod pace;
-pub mod plan;
-mod redis;
-mod report;
-mod session;
-mod testbed;
-mod usage;
-mod workloads;
-
-pub use child::become_program;
-pub use report::Report;
-
-use contenders::Contender;
-use plan::{Plan, Workload};
-use report::Entry;
+use crate::{
+    contenders::{self, Contender},
+    figures,
+    plan::{Plan, Workload},
+    report::{Entry, Report},
+    testbed,
+    workloads::Run,
+};
+use std::collections::BTreeMap;
 use uuid::Uuid;
-use workloads::Run;
 
 /// Measures everything, and reports progress on stderr.
 ///
 /// Dropped, it ends the processes that it started.
-pub async fn run(plan: Plan) -> Report {
+pub(crate) async fn run(plan: Plan) -> Report {
     // Unique lock names: a server in use is not disturbed, nor is another run.
     let run = Uuid::new_v4().simple().to_string();
     let mut report = Report::new(&plan, environment(&plan).await.as_deref());
@@ -75,7 +51,7 @@ async fn once(
     run: Run<'_>,
     workload: Workload,
     contender: Contender,
-) -> anyhow::Result<(figures::Figures, std::collections::BTreeMap<String, u64>)> {
+) -> anyhow::Result<(figures::Figures, BTreeMap<String, u64>)> {
     eprintln!("{}", run.label);
     let (figures, measured) = contenders::measure(run, workload, contender).await?;
     Ok((figures, measured.tally.errors))

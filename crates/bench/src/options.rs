@@ -1,61 +1,89 @@
-//! `bench`: measures a server and baselines on this machine.
+//! The command line.
 
-use super::{
-    args::{TlsArgs, duration},
-    connect::unusable,
-    exit::{Failure, NO, SIGNAL},
-    look,
-};
+use crate::plan::{Plan, Target, Via, Workload};
+use anyhow::{Result, bail};
 use clap::{
-    ArgGroup, Args,
+    ArgGroup, Args, Parser, Subcommand,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use fencepost_bench::plan::{Plan, Target, Via, Workload};
-use fencepost_client::{Client, ServerAddress};
-use std::{ffi::OsString, io::Write, path::PathBuf, time::Duration};
-use tokio::signal::unix::{SignalKind, signal};
+use fencepost_client::{Client, ServerAddress, Tls};
+use std::{env, ffi::OsString, path::PathBuf, time::Duration};
 
-/// The help of the command: its lines fit into this many columns.
-pub(super) fn long_about(width: usize) -> String {
-    let workloads = WORKLOADS.map(|(name, text)| look::hanging(&format!("  {name:<7}  "), text, width));
-    format!("{PURPOSE}\n\nWorkloads:\n{}\n\n{FIGURES}", workloads.join("\n"))
-}
+/// The text of --help before the options. Its lines fit into 80 columns.
+const ABOUT: &str = "\
+Measure Fencepost, and baselines in the same run
 
-const PURPOSE: &str = "\
-Measure a server, and baselines in the same run
+Drives running servers (--server), or starts servers (--store). In the same run
+it measures baselines and prints the ratios to them: a plain tonic server that
+answers the same messages and does nothing (tonic echo) and, with --store redis
+or --redis, clients that use Redis directly: the classic recipe (through a
+deadpool pool, or over one multiplexed connection), its retry loop, and
+watchdogs that renew each lease by its own timer.
 
-Drives running servers (--server), or starts servers (--store). In the same run it measures baselines and prints \
-the ratios to them: a plain tonic server that answers the same messages and does nothing (tonic echo) and, with \
---store redis or --redis, clients that use Redis directly: the classic recipe (through a deadpool pool, or over one \
-multiplexed connection), its retry loop, and watchdogs that renew each lease by its own timer.
+Server and baselines are measured --rounds times for --duration, with new
+processes each time. The median round is reported; for max_us the largest round;
+for operations, errors and inversions the sum. Use an optimised build on an idle
+machine.
 
-Server and baselines are measured --rounds times for --duration, with new processes each time. The median round is \
-reported; for max_us the largest round; for operations, errors and inversions the sum. Use an optimised build on an \
-idle machine.";
+Workloads:
+  pairs    acquire and release, each client with its own lock; latencies of the
+           pair, and of its acquire
+  handoff  all clients queue for one lock and release it at once; latencies of
+           the wait
+  idle     the cost of waiters on a lock that is never released
+  hold     leases kept alive on streams (some are never renewed if --duration is
+           shorter than --ttl / 3)
+  wake     one holder, one waiter: latency from sending the release to the grant
 
-const WORKLOADS: [(&str, &str); 5] = [
-    ("pairs", "acquire and release, each client with its own lock; latencies of the pair, and of its acquire"),
-    ("handoff", "all clients queue for one lock and release it at once; latencies of the wait"),
-    ("idle", "the cost of waiters on a lock that is never released"),
-    ("hold", "leases kept alive on streams (some are never renewed if --duration is shorter than --ttl / 3)"),
-    ("wake", "one holder, one waiter: latency from sending the release to the grant"),
-];
+handoff counts inversions: grants that came after the grant of another client,
+although that client sent its call only when this call had arrived (arrival of
+the answer minus held_for: the latest possible time). inversion_max_us is the
+largest gap. passed_on_per_s counts hand-offs to a client other than the last
+holder.
 
-const FIGURES: &str = "\
-handoff counts inversions: grants that came after the grant of another client, although that client sent its call \
-only when this call had arrived (arrival of the answer minus held_for: the latest possible time). inversion_max_us \
-is the largest gap. passed_on_per_s counts hand-offs to a client other than the last holder.
+In handoff and wake the tonic echo makes one round trip after another, which is
+the fastest possible hand-off; in idle it keeps the calls open.
 
-In handoff and wake the tonic echo makes one round trip after another, which is the fastest possible hand-off; in \
-idle it keeps the calls open.
+Figures: rates per second; latencies in microseconds; CPU in seconds per 100,000
+operations, or in percent of one core; memory in bytes above that of the process
+without the workload; evalsha and commands per replica (commands include those
+inside scripts). A dash means that a figure is not available, such as the CPU of
+a server on another machine.
 
-Figures: rates per second; latencies in microseconds; CPU in seconds per 100,000 operations, or in percent of one \
-core; memory in bytes above that of the process without the workload; evalsha and commands per replica (commands \
-include those inside scripts). A dash means that a figure is not available, such as the CPU of a server on another \
-machine.";
+Exit codes: 0, all workloads were measured; 1, no operation succeeded; 2, invalid
+command line; 128+n, terminated by signal n.";
 
 /// Selects every workload.
 const ALL: &str = "all";
+
+/// The command line: a benchmark, or one of the processes that a benchmark starts.
+#[derive(Parser, Debug)]
+#[command(name = "fencepost-bench", version, about = "Measure Fencepost, and baselines in the same run")]
+#[command(long_about = ABOUT, max_term_width = 120)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) bench: Option<BenchArgs>,
+    #[command(subcommand)]
+    pub(crate) process: Option<Process>,
+}
+
+/// What a benchmark starts this program as.
+#[derive(Subcommand, Clone, Debug)]
+pub(crate) enum Process {
+    /// Serve the tonic echo, a baseline
+    #[command(hide = true)]
+    Echo,
+    /// Run a program that ends when the benchmark ends
+    #[command(hide = true)]
+    Child {
+        /// Process id of the benchmark
+        parent: u32,
+        /// Program and arguments
+        #[arg(last = true, required = true)]
+        program: Vec<OsString>,
+    },
+}
 
 /// Target, workloads and parameters of a benchmark.
 #[derive(Args, Clone, Debug)]
@@ -66,9 +94,17 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     server: Vec<ServerAddress>,
 
-    /// The files for TLS with --server.
-    #[command(flatten)]
-    tls: TlsArgs,
+    /// PEM file with the authorities that may issue the server's certificate, in place of the machine's roots
+    #[arg(long, value_name = "FILE", env = "FENCEPOST_CA")]
+    ca: Option<PathBuf>,
+
+    /// PEM file with the client's certificate, for servers that ask for one
+    #[arg(long, value_name = "FILE", env = "FENCEPOST_CERT", requires = "key")]
+    cert: Option<PathBuf>,
+
+    /// PEM file with the private key of the client's certificate
+    #[arg(long, value_name = "FILE", env = "FENCEPOST_KEY", requires = "cert")]
+    key: Option<PathBuf>,
 
     /// Start servers with this store: memory, redis (a new Redis, deleted afterwards), or redis://host:port (running)
     #[arg(long, value_name = "STORE", value_parser = store)]
@@ -146,6 +182,12 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     no_baselines: bool,
 
+    /// fencepost program that --store starts
+    ///
+    /// Default: the one beside this program, or else that of the PATH
+    #[arg(long, value_name = "PROGRAM")]
+    fencepost: Option<PathBuf>,
+
     /// redis-server program that --store redis starts
     #[arg(long, value_name = "PROGRAM", env = "FENCEPOST_REDIS_SERVER", default_value = "redis-server")]
     redis_server: PathBuf,
@@ -156,74 +198,42 @@ pub(crate) struct BenchArgs {
 
     /// Threads that generate the load, on the same machine as the servers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
-    pub threads: usize,
+    pub(crate) threads: usize,
 
     /// Print one JSON object with all figures
     #[arg(long)]
-    json: bool,
-}
-
-/// The arguments of `bench-child`, by which the benchmark starts its processes.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct ChildArgs {
-    /// Process id of the benchmark
-    parent: u32,
-    /// Program and arguments
-    #[arg(last = true, required = true)]
-    program: Vec<OsString>,
-}
-
-pub(super) fn child(args: &ChildArgs) -> Failure {
-    let error = fencepost_bench::become_program(args.parent, &args.program);
-    Failure::new(NO, format!("cannot start {:?}: {error}", args.program))
-}
-
-/// Runs the benchmark to its end, or until a signal.
-pub(super) async fn bench(args: BenchArgs) -> Result<u8, Failure> {
-    let json = args.json;
-    let plan = args.plan()?;
-    let no_signals = |error: std::io::Error| Failure::new(NO, format!("cannot listen for signals: {error}"));
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
-    // Dropping the benchmark ends the processes that it started.
-    let report = tokio::select! {
-        report = Box::pin(fencepost_bench::run(plan)) => report,
-        _ = interrupt.recv() => return Err(Failure::new(SIGNAL + 2, "interrupted")),
-        _ = terminate.recv() => return Err(Failure::new(SIGNAL + 15, "terminated")),
-    };
-    let mut out = std::io::stdout().lock();
-    match json {
-        true => writeln!(out, "{}", report.json())?,
-        false => writeln!(out, "{}", report.text())?,
-    }
-    match report.totals() {
-        (0.0, _) => Err(Failure::new(NO, "no operation succeeded")),
-        (_, 0.0) => Ok(super::exit::OK),
-        (_, errors) => {
-            super::write_note(&format!("{errors} errors: find their cause before you trust the figures"));
-            Ok(super::exit::OK)
-        }
-    }
+    pub(crate) json: bool,
 }
 
 impl BenchArgs {
-    fn plan(self) -> Result<Plan, Failure> {
-        let tls = self.tls.settings()?;
+    fn tls(&self) -> Tls {
+        let mut tls = Tls::new();
+        if let Some(ca) = &self.ca {
+            tls = tls.ca_file(ca);
+        }
+        match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => tls.identity_files(cert, key),
+            _ => tls,
+        }
+    }
+
+    /// What is to be measured.
+    pub(crate) fn plan(self) -> Result<Plan> {
+        let tls = self.tls();
         let target = match self.store {
             Some(target) => target,
             None => {
                 // Checks addresses and files, as for other commands.
                 let builder = self.server.iter().fold(Client::builder(), |it, server| it.server(server.to_string()));
-                builder.tls(tls.clone()).build().map_err(|error| unusable(&error))?;
+                builder.tls(tls.clone()).build()?;
                 Target::Servers(self.server, self.behind)
             }
         };
-        let usage = |why: &str| Err(Failure::new(super::exit::COMMAND_LINE, why));
         if self.replicas > 1 && !matches!(target, Target::Redis(_) | Target::OwnRedis) {
-            return usage("--replicas needs servers that share a Redis: add --store redis");
+            bail!("--replicas needs servers that share a Redis: add --store redis");
         }
         if !self.redis_option.is_empty() && target != Target::OwnRedis {
-            return usage("--redis-option needs a Redis that the benchmark starts: add --store redis");
+            bail!("--redis-option needs a Redis that the benchmark starts: add --store redis");
         }
         let selected = |workload: &Workload| self.workload.iter().any(|name| name == ALL || name == workload.name());
         let workloads = Workload::ALL.into_iter().filter(selected).collect();
@@ -246,10 +256,17 @@ impl BenchArgs {
             fresh_names: self.names == "fresh",
             held: self.held,
             baselines: !self.no_baselines,
+            fencepost: self.fencepost.unwrap_or_else(fencepost),
             redis_server: self.redis_server,
             redis_options: self.redis_option,
         })
     }
+}
+
+/// The server's program.
+fn fencepost() -> PathBuf {
+    let beside = env::current_exe().map(|own| own.with_file_name("fencepost"));
+    beside.ok().filter(|program| program.exists()).unwrap_or_else(|| "fencepost".into())
 }
 
 fn workload_names() -> PossibleValuesParser {
@@ -271,6 +288,11 @@ fn store(text: &str) -> Result<Target, String> {
 
 fn at_least_one(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "must be a whole number above 0".to_owned())
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|_| "must be a duration with a unit, such as 500ms, 30s or 1h 30m".to_owned())
 }
 
 fn positive(text: &str) -> Result<Duration, String> {

@@ -1,17 +1,17 @@
-//! `fencepost bench` as its users run it: every workload, briefly, on both stores. The tests check the report, not the
+//! `fencepost-bench` as its users run it: every workload, briefly, on both stores. The tests check the report, not the
 //! speed.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
-#[path = "../support/binary.rs"]
+#[path = "../../../tests/support/binary.rs"]
 mod binary;
-#[path = "../support/redis.rs"]
+#[path = "../../../tests/support/redis.rs"]
 mod redis;
 
-use binary::{Process, Server, await_some, await_that, fencepost};
+use binary::{Process, Server, await_some, await_that, isolated};
 use nix::{errno::Errno, sys::signal::Signal, sys::signal::kill, unistd::Pid};
 use redis::Redis;
 use serde_json::Value;
-use std::fs;
+use std::{fs, path::Path};
 
 /// Small parameters, for short runs.
 const SMALL: [&str; 20] = [
@@ -37,8 +37,13 @@ const SMALL: [&str; 20] = [
     "2",
 ];
 
+/// Starts the benchmark with these arguments alone.
+fn run(arguments: &[&str]) -> Process {
+    Process::start(&mut isolated(Path::new(env!("CARGO_BIN_EXE_fencepost-bench")), arguments))
+}
+
 fn bench(arguments: &[&str]) -> Process {
-    Process::start(&mut fencepost(&[&["bench"], arguments, &SMALL].concat()))
+    run(&[arguments, &SMALL].concat())
 }
 
 /// Runs the benchmark to its end. Returns the report.
@@ -144,8 +149,8 @@ fn it_keeps_a_fixed_rate_and_prints_a_table() {
 #[test]
 fn no_process_that_it_started_outlives_it() {
     for signal in [Signal::SIGINT, Signal::SIGKILL] {
-        let long = ["bench", "--store", "redis", "--workload", "pairs", "--no-baselines", "--warmup", "1m"];
-        let process = Process::start(&mut fencepost(&long));
+        let long = ["--store", "redis", "--workload", "pairs", "--no-baselines", "--warmup", "1m"];
+        let process = run(&long);
         let children = await_some("a server and its Redis", || {
             let children = children(process.pid());
             (children.len() == 2).then_some(children)
@@ -169,11 +174,13 @@ fn it_fails_if_no_operation_succeeds() {
     failed.says("no operation succeeded");
     let missing = ["--store", "redis", "--workload", "pairs", "--redis-server", "no-such-program"];
     bench(&missing).ended().expect(1).says("no-such-program");
+    let missing = ["--store", "memory", "--workload", "pairs", "--no-baselines", "--fencepost", "no-such-server"];
+    bench(&missing).ended().expect(1).says("no-such-server");
 }
 
 #[test]
 fn an_invalid_command_line_is_explained() {
-    let run = |arguments: &[&str]| Process::start(&mut fencepost(&[&["bench"], arguments].concat())).ended();
+    let run = |arguments: &[&str]| run(arguments).ended();
     run(&[]).expect(2).says("--store");
     run(&["--store", "nonsense"]).expect(2).says("must be memory, redis, or the URL of a Redis");
     run(&["--store", "memory", "--workload", "round"]).expect(2).says("handoff");
