@@ -2,7 +2,7 @@
 //! [`Caller::dispatch`](Dispatch::dispatch).
 
 use crate::{
-    api::peer::Peer,
+    api::{Faults, peer::Peer},
     domain::name::LockName,
     locks::{Dispatch, LocksError},
     telemetry::{
@@ -10,7 +10,7 @@ use crate::{
         traces::{Spanned, Traces, failed},
     },
 };
-use futures_util::FutureExt;
+use futures_util::{FutureExt, future::Either};
 use std::{fmt, sync::Arc};
 use tonic::Request;
 
@@ -21,12 +21,19 @@ pub(super) struct Caller {
     peer: Option<Peer>,
     metrics: Arc<CallMetrics>,
     traces: Traces,
+    faults: Option<Arc<Faults>>,
 }
 
 impl Caller {
     /// The caller of an RPC.
-    pub(super) fn of<T>(request: &Request<T>, metrics: &Arc<CallMetrics>, traces: &Traces) -> Self {
-        Self { peer: request.extensions().get().copied(), metrics: metrics.clone(), traces: traces.clone() }
+    pub(super) fn of<T>(
+        request: &Request<T>,
+        metrics: &Arc<CallMetrics>,
+        traces: &Traces,
+        faults: Option<&Arc<Faults>>,
+    ) -> Self {
+        let peer = request.extensions().get().copied();
+        Self { peer, metrics: metrics.clone(), traces: traces.clone(), faults: faults.cloned() }
     }
 }
 
@@ -60,6 +67,10 @@ impl Dispatch for Caller {
                 Err(error) => tracing::debug!(peer = %self, operation, lock_name, %error, "operation failed"),
             }
         });
-        Spanned::new(span, work)
+        let work = Spanned::new(span, work);
+        match &self.faults {
+            None => Either::Left(work),
+            Some(faults) => Either::Right(faults.reply(operation, work)),
+        }
     }
 }

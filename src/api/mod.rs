@@ -5,6 +5,7 @@ mod admin;
 mod convert;
 mod deadline;
 mod dispatch;
+mod faults;
 mod fields;
 mod identity;
 mod keepalive;
@@ -17,6 +18,7 @@ mod session;
 mod status;
 
 pub use deadline::deadline;
+pub use faults::Faults;
 pub use identity::StoreIdentity;
 pub(crate) use identity::{STORE_ID_METADATA, STORE_METADATA};
 pub use routes::{Services, admin_routes, services};
@@ -48,6 +50,7 @@ pub struct Api<S> {
     metrics: Arc<CallMetrics>,
     traces: Traces,
     pages: PageTurns,
+    faults: Option<Arc<Faults>>,
 }
 
 impl<S> Api<S> {
@@ -60,11 +63,17 @@ impl<S> Api<S> {
         traces: &Traces,
     ) -> Self {
         let (locks, metrics, traces) = (locks.clone(), metrics.clone(), traces.clone());
-        Self { locks, store, drain_grace, metrics, traces, pages: PageTurns::default() }
+        Self { locks, store, drain_grace, metrics, traces, pages: PageTurns::default(), faults: None }
+    }
+
+    /// The same, with faults on demand.
+    #[must_use]
+    pub fn with_faults(self, faults: Option<Arc<Faults>>) -> Self {
+        Self { faults, ..self }
     }
 
     fn caller<T>(&self, request: &tonic::Request<T>) -> Caller {
-        Caller::of(request, &self.metrics, &self.traces)
+        Caller::of(request, &self.metrics, &self.traces, self.faults.as_ref())
     }
 
     /// The answer that begins a stream. Clients keep their leases on it, and move them to other servers: see
@@ -85,6 +94,7 @@ impl<S> Clone for Api<S> {
             metrics: self.metrics.clone(),
             traces: self.traces.clone(),
             pages: self.pages.clone(),
+            faults: self.faults.clone(),
         }
     }
 }

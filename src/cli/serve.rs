@@ -89,8 +89,16 @@ pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
         let addr = listener.local_addr()?;
         tracing::info!(%addr, "admin port open");
     }
+    let faults_failure = |error: ListenError| cannot_listen(&"the address of --test-faults", &error);
+    let faults = crate::server::bind_faults(&config).await.map_err(faults_failure)?;
     let addresses = listeners.addresses()?;
-    let port_file = config.port_file.as_deref().map(|path| PortFile::write(path, &addresses)).transpose()?;
+    let mut lines = addresses.clone();
+    for listener in &faults {
+        let addr = listener.local_addr()?;
+        tracing::warn!(%addr, "test faults: whoever reaches this port can end leases and lose replies");
+        lines.push(addr.to_string());
+    }
+    let port_file = config.port_file.as_deref().map(|path| PortFile::write(path, &lines)).transpose()?;
     if config.store == StoreUrl::Memory && listeners.is_reachable()? {
         tracing::warn!(
             advice = "start all servers of one lock service with the same --store redis://…, or ignore this for one",
@@ -100,7 +108,7 @@ pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
     for addr in addresses {
         tracing::info!(%addr, version = env!("CARGO_PKG_VERSION"), store = %config.store, "listening");
     }
-    let served = crate::server::serve(config, listeners, admin, shutdown).await;
+    let served = crate::server::serve(config, listeners, (admin, faults), shutdown).await;
     drop(port_file);
     drop(log.lock().take());
     served.map_err(|error| Failure::new(NO, format!("the server failed: {error}")))

@@ -57,6 +57,7 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
         ),
         admin_listen: reader.read("admin_listen", default.admin_listen, str::parse),
         admin_service: reader.read("admin_service", default.admin_service, admin_place),
+        test_faults: reader.read("test_faults", None, test_faults),
         otlp_endpoint: reader.read("otlp_endpoint", default.otlp_endpoint, otlp_endpoint),
         log: super::LogConfig {
             format: reader.read("log_format", default.log.format, log_format),
@@ -86,6 +87,9 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
         let (at, value) = (reader.effective_location("classic_prefix"), config.classic_prefix.clone());
         let rule = "needs the one Redis that the classic clients use: --store redis://…".to_owned();
         reader.problems.push(Problem { at, value, rule });
+    }
+    if reader.problems.is_empty() && config.test_faults.is_some() && config.store != StoreUrl::Memory {
+        reader.report("test_faults", "loses leases and replies on demand, so it needs --store memory:");
     }
     if reader.problems.is_empty() { Ok(config) } else { Err(ConfigError { problems: reader.problems }) }
 }
@@ -131,6 +135,11 @@ impl Reader<'_> {
             None => format!("{key} (by default)"),
         }
     }
+}
+
+/// Nothing for none.
+fn test_faults(text: &str) -> Result<Option<ListenAddress>, String> {
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(str::to_owned) }
 }
 
 fn store(text: &str, redis_url: impl Fn(&str) -> Result<(), String>) -> Result<StoreUrl, String> {

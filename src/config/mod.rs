@@ -59,6 +59,8 @@ pub struct Config {
     pub admin_listen: AdminListen,
     /// Where AdminService is offered.
     pub admin_service: AdminPlace,
+    /// Where tests order faults; `None` if nowhere.
+    pub test_faults: Option<ListenAddress>,
     /// The OTLP endpoint of the collector that gets traces; empty if there is none.
     pub otlp_endpoint: String,
     /// The log.
@@ -253,6 +255,7 @@ impl Default for Config {
                 port: 7429,
             }),
             admin_service: AdminPlace::Admin,
+            test_faults: None,
             otlp_endpoint: String::new(),
             log: LogConfig { format: LogFormat::Text, filter: "info".to_owned() },
         }

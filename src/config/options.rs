@@ -35,7 +35,7 @@ const fn option(key: &'static str, value_name: &'static str, help: &'static str)
 }
 
 /// All options, in the order of the help.
-pub const OPTIONS: [ServerOption; 27] = [
+pub const OPTIONS: [ServerOption; 28] = [
     option(
         "listen",
         "ADDRESS",
@@ -44,7 +44,7 @@ pub const OPTIONS: [ServerOption; 27] = [
     option(
         "port_file",
         "FILE",
-        "File to write when the server listens, removed when it ends: its addresses, one a line; empty: none",
+        "File to write when the server listens, removed when it ends: its addresses, one a line, that of --test-faults last; empty: none",
     ),
     option(
         "plaintext",
@@ -88,6 +88,11 @@ pub const OPTIONS: [ServerOption; 27] = [
         "admin_service",
         "WHERE",
         "Ports that offer AdminService, which can drain servers and revoke leases: admin (the admin port), or everywhere",
+    ),
+    option(
+        "test_faults",
+        "ADDRESS",
+        "For tests of programs that take locks: port that takes orders to lose leases and replies (with memory: only)",
     ),
     option("otlp_endpoint", "URL", "Collector for traces by OTLP over gRPC: http://host:4317; empty: no traces"),
     option("log_format", "FORMAT", "Format of the log: text or json"),

@@ -40,6 +40,7 @@ pub(super) fn value(config: &Config, key: &str) -> Option<String> {
         "drain_timeout" => duration(config.drain_timeout),
         "admin_listen" => string(&config.admin_listen),
         "admin_service" => string(&config.admin_service),
+        "test_faults" => string(&config.test_faults.as_ref().map_or_else(String::new, ToString::to_string)),
         "otlp_endpoint" => string(&config.otlp_endpoint),
         "log_format" => string(&config.log.format),
         "log_level" => string(&config.log.filter),

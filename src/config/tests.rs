@@ -219,7 +219,7 @@ fn a_variable_that_is_not_utf8_is_a_problem() {
 
 #[test]
 fn every_rule_holds_at_its_edges() {
-    let cases: [(&'static str, &[&str], &[&str]); 20] = [
+    let cases: [(&'static str, &[&str], &[&str]); 21] = [
         ("store_ca", &[""], &["a\nb", "/a.pem"]),
         ("plaintext", &["true", "false"], &["maybe"]),
         ("tls_cert", &[""], &["a\nb", "/a.pem"]),
@@ -269,6 +269,7 @@ fn every_rule_holds_at_its_edges() {
         ("drain_timeout", &["0s", "5m"], &["5m 1s"]),
         ("admin_listen", &["none", ":0", "[::1]:7429", "localhost:7429"], &["", "None", "off", "7429", "unix:/a"]),
         ("admin_service", &["everywhere", "admin"], &["", "nowhere"]),
+        ("test_faults", &["", "127.0.0.1:0", "localhost:1"], &["none", "7429", "unix:/a"]),
         (
             "otlp_endpoint",
             &["", "http://localhost:4317", "http://[::1]:4317/", "http://127.0.0.1:1"],

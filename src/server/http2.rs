@@ -7,14 +7,22 @@ use super::{
     refusals::Refusals,
     turns::Turns,
 };
-use crate::telemetry::metrics::Bound;
+use crate::{api::Faults, telemetry::metrics::Bound};
 use h2::Reason;
 use hyper::{Request, Response, body::Incoming, server::conn::http2::Builder, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::graceful::{GracefulShutdown, Watcher},
 };
-use std::{cell::RefCell, convert::Infallible, error::Error, future::Future, pin::pin, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    convert::Infallible,
+    error::Error,
+    future::{Future, pending},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 use tokio_stream::{Stream, StreamExt};
 use tonic::body::Body;
 use tower::Service;
@@ -49,11 +57,12 @@ pub(super) struct Http2 {
     calls: OpenCalls,
     refusals: Arc<Refusals>,
     turns: Turns,
+    faults: Option<Arc<Faults>>,
 }
 
 impl Http2 {
-    /// With a bound on the open calls of all connections.
-    pub(super) fn new(calls: OpenCalls, refusals: Arc<Refusals>) -> Self {
+    /// With a bound on the open calls of all connections, and perhaps faults on demand.
+    pub(super) fn new(calls: OpenCalls, refusals: Arc<Refusals>, faults: Option<Arc<Faults>>) -> Self {
         let mut builder = Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
@@ -65,7 +74,7 @@ impl Http2 {
             .max_header_list_size(HEADER_LIST_MAX)
             .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
             .max_local_error_reset_streams(ERROR_RESETS_MAX);
-        Self { builder, calls, refusals, turns: Turns::new() }
+        Self { builder, calls, refusals, turns: Turns::new(), faults }
     }
 
     /// Serves connections until `closing` resolves. Then asks those that are open to close, and waits until they have.
@@ -126,7 +135,16 @@ impl Http2 {
             },
             // Dropped, `serving` closes the connection.
             () = unread.expired() => self.refusals.count(Bound::Unread, Some(peer)),
+            () = is_cut(self.faults.as_deref()) => tracing::info!(%peer, "connection cut: a test dropped a reply"),
         }
+    }
+}
+
+/// Resolves when a fault on demand cuts connections.
+async fn is_cut(faults: Option<&Faults>) {
+    match faults {
+        Some(faults) => faults.cut().await,
+        None => pending().await,
     }
 }
 

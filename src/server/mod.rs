@@ -4,6 +4,7 @@ mod accept;
 mod admin;
 mod backlog;
 mod drain;
+mod faults;
 mod health;
 mod http2;
 mod layers;
@@ -14,10 +15,11 @@ mod tls;
 mod turns;
 
 pub use admin::bind_admin;
+pub use faults::bind_faults;
 pub use listen::{ListenError, Listeners, bind};
 
 use crate::{
-    api::{self, Api, StoreIdentity},
+    api::{self, Api, Faults, StoreIdentity},
     clock::ProcessClock,
     config::{AdminPlace, Config, ConfigError, Problem, StoreTls, StoreUrl},
     locks::{Hub, Locks},
@@ -33,6 +35,7 @@ use crate::{
 };
 use accept::{Admission, Gate, connections};
 use admin::{Admin, Build, Hosts, Pages};
+use axum::Router;
 use backlog::Backlogs;
 use health::Health;
 use http2::Http2;
@@ -72,7 +75,8 @@ pub enum ServeError {
     Reflection(#[from] tonic_reflection::server::Error),
 }
 
-/// Serves on `listeners` (see [`bind`]), with the admin port on `admin` (see [`bind_admin`]), until `shutdown` resolves
+/// Serves on `listeners` (see [`bind`]), with the admin port on `admin` (see [`bind_admin`]) and the port of faults on
+/// `faults` (see [`bind_faults`]), until `shutdown` resolves
 /// or an operator drains the server. Then drains, within the configured drain timeout and three seconds. The admin port
 /// closes last.
 ///
@@ -80,7 +84,7 @@ pub enum ServeError {
 pub async fn serve(
     config: Config,
     listeners: Listeners,
-    admin: Vec<TcpListener>,
+    (admin, faults): (Vec<TcpListener>, Vec<TcpListener>),
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let config = Config { connections_max: open_files::connections_within_limit(config.connections_max), ..config };
@@ -88,8 +92,15 @@ pub async fn serve(
     let metrics = Arc::new(Metrics::new(Build::with(&config.store).facts()));
     let traces = traces(&config, &metrics)?;
     let kind = Build::with(&config.store).store();
-    let server =
-        |store| Server { config: &config, listeners, admin, store, metrics: metrics.clone(), traces: traces.clone() };
+    let server = |store| Server {
+        config: &config,
+        listeners,
+        admin,
+        faults,
+        store,
+        metrics: metrics.clone(),
+        traces: traces.clone(),
+    };
     match &config.store {
         StoreUrl::Redis(urls) => {
             let urls = urls.iter().map(|url| store_url(url, &config.store_tls)).collect::<Result<Vec<_>, _>>()?;
@@ -170,6 +181,7 @@ struct Server<'a> {
     config: &'a Config,
     listeners: Listeners,
     admin: Vec<TcpListener>,
+    faults: Vec<TcpListener>,
     store: StoreIdentity,
     metrics: Arc<Metrics>,
     traces: Traces,
@@ -184,7 +196,7 @@ impl Server<'_> {
         shutdown: impl Future<Output = ()> + Send + 'static,
         cleanup: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
-        let Self { config, listeners: Listeners { sockets, tls }, admin, store, metrics, traces } = self;
+        let Self { config, listeners: Listeners { sockets, tls }, admin, faults, store, metrics, traces } = self;
         let with_admin = config.admin_service == AdminPlace::Everywhere;
         let build = Build::with(&config.store);
         let services = api::service_names(with_admin);
@@ -193,7 +205,8 @@ impl Server<'_> {
         let measured = locks.clone();
         let refresh = move || measured.measure();
         let pages = Pages::new(build, metrics.clone(), refresh, health.subscribe());
-        let api = Api::new(locks, store, config.drain_timeout, &metrics.calls, &traces);
+        let ordered = (!faults.is_empty()).then(|| Arc::new(Faults::default()));
+        let api = Api::new(locks, store, config.drain_timeout, &metrics.calls, &traces).with_faults(ordered.clone());
         let grpc = api::admin_routes(&api)?;
         let refusals = Arc::new(Refusals::new(metrics.connections.clone()));
         let outer = ServiceBuilder::new()
@@ -208,7 +221,9 @@ impl Server<'_> {
         let services = api::services(&api, health_service, with_admin)?;
         let service = outer.layer(DeadlineLayer).layer(RequestTimeLayer(refusals.clone())).service(services);
         let calls = OpenCalls::new(config, metrics.connections.open_calls.clone(), refusals.clone());
-        let http2 = Http2::new(calls, refusals.clone());
+        let orders = ordered.clone().map_or_else(Router::new, |ordered| faults::router(ordered, locks.clone()));
+        let mut faults = Admin::new(faults, orders, refusals.clone());
+        let http2 = Http2::new(calls, refusals.clone(), ordered);
         let gate = Gate {
             tls: tls.clone(),
             admission: Arc::new(Admission::new(
@@ -231,6 +246,7 @@ impl Server<'_> {
             never = follow_files(tls.as_deref(), &metrics.connections) => match never {},
             never = health.follow_store(store_up) => match never {},
             never = admin.run() => match never {},
+            never = faults.run() => match never {},
         }
         traces.flush().await;
         admin.close().await;

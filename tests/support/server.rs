@@ -75,7 +75,7 @@ impl Server {
                     std::future::pending::<()>().await;
                 }
             };
-            fencepost::server::serve(config, listeners, Vec::new(), shutdown).await.unwrap();
+            fencepost::server::serve(config, listeners, (Vec::new(), Vec::new()), shutdown).await.unwrap();
         });
         Self { addr, shutdown: Some(shutdown), task }
     }

@@ -32,5 +32,6 @@ mod status;
 #[path = "../../support/binary.rs"]
 mod support;
 mod terminal;
+mod test_faults;
 mod tls;
 mod waiting;
