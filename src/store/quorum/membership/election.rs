@@ -274,8 +274,10 @@ impl Election {
 
     /// Whether this server is to ask for the lead of a partition.
     pub(crate) fn is_due(&self, partition: u16, now: Instant) -> bool {
-        let pause = self.turn(partition, now);
         let is_free = self.is_led_by_nobody(partition);
+        // A leader that is silent does not ask for what it leads, so nobody waits for its turn.
+        let led_by = (!is_free).then(|| self.partitions[usize::from(partition)].accepted.ballot.server);
+        let pause = RANK_PAUSE * self.rank(partition, led_by, now);
         // A leader that writes to a minority only has lost the others, and answers nobody.
         let silent = self.nodes.iter().flatten().filter(|sight| {
             let Some(rose) = sight.rose.get(usize::from(partition)) else { return false };
@@ -311,14 +313,15 @@ impl Election {
 
     /// For how long this server lets those ask first that are before it in the order of the election.
     pub(crate) fn turn(&self, partition: u16, now: Instant) -> Duration {
-        RANK_PAUSE * self.rank(partition, now)
+        RANK_PAUSE * self.rank(partition, None, now)
     }
 
-    /// How many servers ask before this one. One that was seen first a moment ago may live.
-    fn rank(&self, partition: u16, now: Instant) -> u32 {
+    /// How many servers but this one ask before this server. One that was seen first a moment ago may live.
+    fn rank(&self, partition: u16, but: Option<ServerId>, now: Instant) -> u32 {
         let mine = weight(self.me, partition);
         let may_ask = |peer: &Peer| peer.silent_for(now) < SILENCE_MAX && !peer.told.leaves;
-        let before = self.servers.iter().filter(|(server, peer)| may_ask(peer) && weight(**server, partition) > mine);
+        let is_before = |server: ServerId| Some(server) != but && weight(server, partition) > mine;
+        let before = self.servers.iter().filter(|(server, peer)| is_before(**server) && may_ask(peer));
         u32::try_from(before.count()).unwrap_or(u32::MAX)
     }
 

@@ -6,6 +6,7 @@ use crate::{
     gateway::Gateway,
     world::{Cell, LONG, NO_WAIT, address},
 };
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::sleep;
@@ -33,6 +34,9 @@ pub(crate) async fn connections(cell: Cell) {
     works(&cell, "direct", all(&direct)).await;
     works(&cell, "gateway", all(&gateway.address)).await;
     refused(&cell, &authority, &certificate, &direct, &gateway.address).await;
+    // Killed, it would leave the locks of the other clients, which share its Redis, without a leader for a while.
+    server.process.signal(Signal::SIGTERM);
+    server.drained();
 }
 
 /// What a client needs for both.
