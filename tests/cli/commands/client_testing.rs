@@ -2,10 +2,10 @@
 //!
 //! It reads its environment, so each test runs once more in a process of its own.
 
-use crate::client_rules;
 use fencepost_client::{
-    Client, LossCause,
-    testing::{Server, StartError},
+    Client, LeaseEnd, LossCause,
+    raw::v1,
+    testing::{LoseError, Server, StartError},
 };
 use std::{fs, path::Path, process::Command, time::Duration};
 
@@ -54,17 +54,104 @@ async fn the_named_program_serves_until_its_server_is_dropped() {
     assert!(!exists(process));
 }
 
-/// The fake server passes the same tests.
+/// A server of the inner process, and a client.
+async fn start() -> (Server, Client) {
+    let server = Server::start().await.unwrap();
+    let client = Client::new(server.address()).unwrap();
+    (server, client)
+}
+
+async fn info(client: &Client, name: &str) -> v1::LockInfo {
+    client.calls().get(v1::GetRequest { lock_name: name.to_owned() }).await.unwrap().lock.unwrap()
+}
+
+async fn waiters(client: &Client, name: &str, count: u32) {
+    let queued = async {
+        while info(client, name).await.waiters != count {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, queued).await.expect("the requests are queued");
+}
+
 #[tokio::test]
-async fn it_does_what_tests_of_the_fake_server_expect() {
-    let test = "it_does_what_tests_of_the_fake_server_expect";
+async fn a_lost_lock_is_reported_and_the_next_waiter_served() {
+    let test = "a_lost_lock_is_reported_and_the_next_waiter_served";
     if !is_inner(test, "FENCEPOST_BIN", env!("CARGO_BIN_EXE_fencepost")) {
         return;
     }
-    let server = Server::start().await.unwrap();
-    client_rules::it_grants_in_order_and_renews(server.address()).await;
-    client_rules::it_answers_questions(server.address()).await;
-    client_rules::it_has_the_same_locks_for_unary_calls_and_keep_alive_streams(server.address()).await;
+    let (server, client) = start().await;
+    let lock = client.acquire("orders/42").await.unwrap();
+    let next = tokio::spawn(client.acquire("orders/42").wait(PATIENCE).into_future());
+    waiters(&client, "orders/42", 1).await;
+    server.lose("orders/42").await.unwrap();
+    let next = next.await.unwrap().unwrap();
+    assert_eq!((next.token(), next.previous_end()), (lock.token() + 1, Some(LeaseEnd::Revoked)));
+    let lost = tokio::time::timeout(PATIENCE, lock.lost()).await.unwrap();
+    assert_eq!(lost.cause, LossCause::Revoked);
+    let error = server.lose("other").await.unwrap_err();
+    assert!(matches!(&error, LoseError::NotHeld { name } if name == "other"), "{error:?}");
+    assert_eq!(error.to_string(), "nobody holds lock \"other\"");
+}
+
+#[tokio::test]
+async fn a_lost_reply_is_asked_for_again() {
+    if !is_inner("a_lost_reply_is_asked_for_again", "FENCEPOST_BIN", env!("CARGO_BIN_EXE_fencepost")) {
+        return;
+    }
+    let (server, client) = start().await;
+    let kept = client.acquire("kept").await.unwrap();
+    let before = client.acquire("orders/42").await.unwrap();
+    let token = before.token();
+    before.release().await.unwrap();
+    server.drop_reply().await.unwrap();
+    let lock = client.acquire("orders/42").await.unwrap();
+    assert_eq!(lock.token(), token + 1, "the repetition was not granted anew");
+    server.drop_reply().await.unwrap();
+    assert!(lock.release().await.unwrap().was_held());
+    assert!(kept.is_valid(), "it has moved to the next session");
+    // By unary calls.
+    let calls = client.calls();
+    server.drop_reply().await.unwrap();
+    let request = v1::AcquireRequest { lock_name: "orders/42".to_owned(), ..Default::default() };
+    let lease = calls.acquire(request).await.unwrap().lease.unwrap();
+    assert_eq!(lease.fencing_token, token + 2);
+    server.drop_reply().await.unwrap();
+    let release = v1::ReleaseRequest { lock_name: lease.lock_name, lease_id: lease.lease_id };
+    assert_eq!(calls.release(release).await.unwrap().end(), v1::LeaseEnd::Released);
+}
+
+/// A reply that is lost cuts the streams of waits as well. They keep their places.
+#[tokio::test]
+async fn a_wait_outlives_its_stream() {
+    if !is_inner("a_wait_outlives_its_stream", "FENCEPOST_BIN", env!("CARGO_BIN_EXE_fencepost")) {
+        return;
+    }
+    let (server, client) = start().await;
+    let lock = client.acquire("orders/42").await.unwrap();
+    let mut waits = Vec::new();
+    for ahead in 0..2 {
+        let (sender, mut position) = tokio::sync::watch::channel(None);
+        let wait = client.acquire("orders/42").wait(PATIENCE).queue_position(sender);
+        let wait = tokio::spawn(wait.into_future());
+        tokio::time::timeout(PATIENCE, position.changed()).await.unwrap().unwrap();
+        assert_eq!(*position.borrow_and_update(), Some(ahead));
+        waits.push((wait, position));
+    }
+    server.drop_reply().await.unwrap();
+    drop(client.acquire("other").await.unwrap());
+    for (ahead, (_, position)) in (0..).zip(&mut waits) {
+        // It has asked again, and so has the one ahead of it: a place without a call does not count meanwhile.
+        tokio::time::timeout(PATIENCE, position.changed()).await.unwrap().unwrap();
+        let place = position.wait_for(|place| *place == Some(ahead));
+        tokio::time::timeout(PATIENCE, place).await.unwrap().unwrap();
+    }
+    lock.release().await.unwrap();
+    let [(first, _), (second, _)] = waits.try_into().unwrap();
+    let first = first.await.unwrap().unwrap();
+    assert!(!second.is_finished());
+    first.release().await.unwrap();
+    drop(second.await.unwrap().unwrap());
 }
 
 #[tokio::test]

@@ -7,8 +7,6 @@ mod authority;
 mod calls;
 #[path = "../../support/certificates.rs"]
 mod certificates;
-#[path = "../../../clients/rust/tests/testing/rules.rs"]
-mod client_rules;
 mod client_testing;
 mod completion;
 mod export;

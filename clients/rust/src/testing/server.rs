@@ -1,10 +1,12 @@
-//! The real server, as a child process.
+//! The real server, as a child process that fails when it is told to.
 
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use std::{env, fs, io};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 /// The environment variable that names the program.
 const PROGRAM_VARIABLE: &str = "FENCEPOST_BIN";
@@ -13,25 +15,33 @@ const PROGRAM: &str = "fencepost";
 
 /// The longest time until a server listens: far more than it takes on a busy machine.
 const START_MAX: Duration = Duration::from_secs(30);
+/// The longest time until an order is carried out.
+const ORDER_MAX: Duration = Duration::from_secs(10);
 /// The pause between two looks at the port file.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A real server: a process of its own on a free port of 127.0.0.1, with its locks in memory. Dropped, it is killed.
+/// A real server: a process of its own on a free port of 127.0.0.1, with its locks in memory, that loses locks and
+/// replies, and pauses, when it is told to. Dropped, it is killed.
 ///
 /// The program is the one that the environment variable `FENCEPOST_BIN` names, else `fencepost` on the `PATH`.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use fencepost_client::{Client, testing::Server};
+/// use fencepost_client::{Client, LossCause, testing::Server};
 ///
 /// let server = Server::start().await?;
 /// let client = Client::new(server.address())?;
+/// let lock = client.acquire("orders/42").await?;
+/// server.lose("orders/42").await?;
+/// assert_eq!(lock.lost().await.cause, LossCause::Revoked);
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
 pub struct Server {
     process: Process,
     address: String,
+    /// Takes orders to fail.
+    faults: String,
 }
 
 impl Server {
@@ -53,15 +63,15 @@ impl Server {
         let (port_file, log) = (folder.path().join("port"), folder.path().join("log"));
         let mut command = Command::new(&program);
         command.args(["serve", "--listen", "127.0.0.1:0", "--port-file"]).arg(&port_file);
-        command.args(["--admin-listen", "none", "--admin-service", "everywhere"]);
+        command.args(["--admin-listen", "none", "--admin-service", "everywhere", "--test-faults", "127.0.0.1:0"]);
         command.args(options).stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(fs::File::create(&log).map_err(StartError::Folder)?);
         let spawned = command.spawn();
         let program = || program.to_string_lossy().into_owned();
         let child = spawned.map_err(|cause| StartError::NotRun { program: program(), cause })?;
         let mut process = Process(child);
-        match tokio::time::timeout(START_MAX, process.address(&port_file)).await {
-            Ok(Some(address)) => Ok(Self { process, address }),
+        match tokio::time::timeout(START_MAX, process.addresses(&port_file)).await {
+            Ok(Some((address, faults))) => Ok(Self { process, address, faults }),
             ended_or_silent => {
                 let what = if ended_or_silent.is_ok() { "ended" } else { "did not listen" };
                 let log = fs::read(&log).map_err(StartError::Folder)?;
@@ -78,6 +88,41 @@ impl Server {
     /// The id of the process.
     pub fn id(&self) -> u32 {
         self.process.0.id()
+    }
+
+    /// Revokes the lease of a lock, as an operator does.
+    pub async fn lose(&self, name: &str) -> Result<(), LoseError> {
+        match self.order("/lose", name).await? {
+            404 => Err(LoseError::NotHeld { name: name.to_owned() }),
+            204 => Ok(()),
+            status => Err(LoseError::Order(io::Error::other(format!("it answered with HTTP status {status}")))),
+        }
+    }
+
+    /// Loses the reply to the next acquire, release or renewal that succeeds, together with all connections of the
+    /// server. What was asked for is done: the client asks again, with the same ids. Each call loses one reply.
+    pub async fn drop_reply(&self) -> io::Result<()> {
+        match self.order("/drop-reply", "").await? {
+            204 => Ok(()),
+            status => Err(io::Error::other(format!("the server answered with HTTP status {status}"))),
+        }
+    }
+
+    /// The HTTP status of the reply to an order.
+    async fn order(&self, path: &str, body: &str) -> io::Result<u16> {
+        let (to, length) = (&self.faults, body.len());
+        let head = "Content-Type: text/plain\r\nConnection: close\r\n";
+        let order = format!("POST {path} HTTP/1.1\r\nHost: {to}\r\nContent-Length: {length}\r\n{head}\r\n{body}");
+        let reply = async {
+            let mut stream = TcpStream::connect(to).await?;
+            stream.write_all(order.as_bytes()).await?;
+            let mut reply = String::new();
+            stream.read_to_string(&mut reply).await?;
+            Ok::<_, io::Error>(reply)
+        };
+        let reply = tokio::time::timeout(ORDER_MAX, reply).await.map_err(io::Error::other)??;
+        let status = reply.split(' ').nth(1).and_then(|status| status.parse().ok());
+        status.ok_or_else(|| io::Error::other("it answered with something else than HTTP"))
     }
 
     /// Stops the process (SIGSTOP) until [`resume`](Self::resume): connections stay open, and nobody answers.
@@ -98,12 +143,13 @@ impl Server {
 struct Process(Child);
 
 impl Process {
-    /// The address in the port file; `None` if the process ends first.
-    async fn address(&mut self, port_file: &Path) -> Option<String> {
+    /// The first and the last address in the port file; `None` if the process ends first.
+    async fn addresses(&mut self, port_file: &Path) -> Option<(String, String)> {
         loop {
             // The server renames a complete file to this name.
             if let Ok(addresses) = fs::read_to_string(port_file) {
-                return addresses.lines().next().map(str::to_owned);
+                let mut lines = addresses.lines().map(str::to_owned);
+                return Some((lines.next()?, lines.next_back()?));
             }
             if !matches!(self.0.try_wait(), Ok(None)) {
                 return None;
@@ -125,6 +171,21 @@ impl Drop for Process {
         let _killed = self.0.kill();
         let _ended = self.0.wait();
     }
+}
+
+/// Why [`Server::lose`] did not revoke a lease.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoseError {
+    /// Nobody holds the lock.
+    #[error("nobody holds lock {name:?}")]
+    NotHeld {
+        /// The name of the lock.
+        name: String,
+    },
+    /// The server could not be asked.
+    #[error("cannot order a fault of the server: {0}")]
+    Order(#[from] io::Error),
 }
 
 /// Why a [`Server`] did not start.
