@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, missing_docs, reason = "it says what is wrong by failing")]
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use fencepost::{
+use fencepost::testing::{
     clock::{Clock, ProcessClock},
     domain::{
         command::{Acquire, Candidate, Command, Effects, Outcome},

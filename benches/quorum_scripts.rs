@@ -10,7 +10,7 @@
 #[path = "../tests/support/redis.rs"]
 mod redis_server;
 
-use fencepost::{
+use fencepost::testing::{
     node::{Connection, Node, RedisUrl},
     store::{
         content::{Bytes, Changes},

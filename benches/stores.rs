@@ -10,7 +10,7 @@ mod notices;
 mod redis;
 
 use asks::{Asks, acquire, granted, new_request};
-use fencepost::{
+use fencepost::testing::{
     clock::ProcessClock,
     domain::{limits::Limits, name::LockName},
     node::RedisUrl,

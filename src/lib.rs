@@ -3,14 +3,16 @@
 //! Dependencies between modules go one way: `domain` <- `node` <- `store` <- `locks` <- `api` <- `server` <- `cli`;
 //! `clock`, `config`, `sync` and `telemetry` are leaves. `node` does not know locks. `tests/repo/tidy` enforces this.
 
-pub mod api;
+mod api;
 pub mod cli;
-pub mod clock;
-pub mod config;
-pub mod domain;
-pub mod locks;
-pub mod node;
-pub mod server;
-pub mod store;
+mod clock;
+mod config;
+mod domain;
+mod locks;
+mod node;
+mod server;
+mod store;
 mod sync;
-pub mod telemetry;
+mod telemetry;
+#[doc(hidden)]
+pub mod testing;

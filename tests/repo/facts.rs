@@ -1,7 +1,7 @@
 //! The facts in `clients/facts.json` are those of the server, and each client has them.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
-use fencepost::domain::limits::{self, Limits};
+use fencepost::testing::domain::limits::{self, Limits};
 use fencepost_client::{ServerAddress, facts};
 use std::{path::Path, process::Command, time::Duration};
 

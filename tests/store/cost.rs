@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use allocation_counter::{AllocationInfo, measure};
-use fencepost::{
+use fencepost::testing::{
     clock::{Clock, ProcessClock},
     domain::{
         command::{Acquire, Candidate, Command, Outcome},

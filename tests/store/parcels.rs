@@ -6,7 +6,7 @@ mod redis;
 #[path = "../support/twins.rs"]
 mod twins;
 
-use fencepost::{
+use fencepost::testing::{
     node::{CONNECTIONS_PER_NODE, Push, Pushes, RedisUrl},
     store::quorum::{
         nodes::{

@@ -10,7 +10,7 @@ mod notices;
 mod redis_server;
 
 use asks::{Asks as _, acquire, new_request};
-use fencepost::{
+use fencepost::testing::{
     clock::ProcessClock,
     domain::{
         ids::LeaseId,

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
-use fencepost::{
+use fencepost::testing::{
     domain::{
         command::{Acquire, Candidate, Command, Outcome, WrongOutcome},
         ids::{Call, CallId, GrantId, LeaseId, RequestId},

@@ -1,6 +1,6 @@
 //! A node with connections, for as long as a test keeps it.
 
-use fencepost::node::{Node, NodeError, NodeUrl, Script, Value};
+use fencepost::testing::node::{Node, NodeError, NodeUrl, Script, Value};
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
-use fencepost::{
+use fencepost::testing::{
     domain::{
         ids::{AttachmentId, Call, RequestId},
         lease::LeaseEnd,

@@ -1,7 +1,7 @@
 //! A server in the process of the test, clients, and helpers for calls and checks.
 #![allow(dead_code, reason = "no test uses all of it")]
 
-use fencepost::config::{AdminPlace, Config, Environment};
+use fencepost::testing::config::{AdminPlace, Config, Environment};
 use fencepost_proto::v1::{
     self, acquire_response::Outcome, admin_service_client::AdminServiceClient, lock_service_client::LockServiceClient,
 };
@@ -66,7 +66,7 @@ impl Server {
         config.admin_service = AdminPlace::Everywhere;
         change(&mut config);
         config.listen = "127.0.0.1:0".parse().unwrap();
-        let listeners = fencepost::server::bind(&config).await.unwrap();
+        let listeners = fencepost::testing::server::bind(&config).await.unwrap();
         let addr = listeners.addresses().unwrap()[0].parse().unwrap();
         let (shutdown, requested) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
@@ -75,7 +75,7 @@ impl Server {
                     std::future::pending::<()>().await;
                 }
             };
-            fencepost::server::serve(config, listeners, (Vec::new(), Vec::new()), shutdown).await.unwrap();
+            fencepost::testing::server::serve(config, listeners, (Vec::new(), Vec::new()), shutdown).await.unwrap();
         });
         Self { addr, shutdown: Some(shutdown), task }
     }

@@ -95,16 +95,16 @@ pub(crate) struct BenchArgs {
     server: Vec<ServerAddress>,
 
     /// PEM file with the authorities that may issue the server's certificate, in place of the machine's roots
-    #[arg(long, value_name = "FILE", env = "FENCEPOST_CA")]
-    ca: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", env = "FENCEPOST_CA", value_parser = clap::value_parser!(OsString))]
+    ca: Option<OsString>,
 
     /// PEM file with the client's certificate, for servers that ask for one
-    #[arg(long, value_name = "FILE", env = "FENCEPOST_CERT", requires = "key")]
-    cert: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", env = "FENCEPOST_CERT", value_parser = clap::value_parser!(OsString))]
+    cert: Option<OsString>,
 
     /// PEM file with the private key of the client's certificate
-    #[arg(long, value_name = "FILE", env = "FENCEPOST_KEY", requires = "cert")]
-    key: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", env = "FENCEPOST_KEY", value_parser = clap::value_parser!(OsString))]
+    key: Option<OsString>,
 
     /// Start servers with this store: memory, redis (a new Redis, deleted afterwards), or redis://host:port (running)
     #[arg(long, value_name = "STORE", value_parser = store)]
@@ -206,20 +206,21 @@ pub(crate) struct BenchArgs {
 }
 
 impl BenchArgs {
-    fn tls(&self) -> Tls {
-        let mut tls = Tls::new();
-        if let Some(ca) = &self.ca {
-            tls = tls.ca_file(ca);
-        }
-        match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => tls.identity_files(cert, key),
-            _ => tls,
+    /// An empty file counts as none, as in the commands of `fencepost`.
+    fn tls(&self) -> Result<Tls> {
+        let file = |option: &Option<OsString>| option.clone().filter(|file| !file.is_empty());
+        let tls = file(&self.ca).map_or_else(Tls::new, |ca| Tls::new().ca_file(ca));
+        match (file(&self.cert), file(&self.key)) {
+            (Some(cert), Some(key)) => Ok(tls.identity_files(cert, key)),
+            (None, None) => Ok(tls),
+            (Some(_), None) => bail!("--cert needs the key of the certificate: --key FILE"),
+            (None, Some(_)) => bail!("--key needs the certificate of the key: --cert FILE"),
         }
     }
 
     /// What is to be measured.
     pub(crate) fn plan(self) -> Result<Plan> {
-        let tls = self.tls();
+        let tls = self.tls()?;
         let target = match self.store {
             Some(target) => target,
             None => {

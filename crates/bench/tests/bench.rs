@@ -2,11 +2,16 @@
 //! speed.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
+#[path = "../../../tests/support/authority.rs"]
+mod authority;
 #[path = "../../../tests/support/binary.rs"]
 mod binary;
+#[path = "../../../tests/support/certificates.rs"]
+mod certificates;
 #[path = "../../../tests/support/redis.rs"]
 mod redis;
 
+use authority::Authority;
 use binary::{Process, Server, await_some, await_that, isolated};
 use nix::{errno::Errno, sys::signal::Signal, sys::signal::kill, unistd::Pid};
 use redis::Redis;
@@ -187,6 +192,27 @@ fn an_invalid_command_line_is_explained() {
     run(&["--store", "memory", "--replicas", "2"]).expect(2).says("share a Redis");
     run(&["--store", "memory", "--redis-option", "appendonly yes"]).expect(2).says("--store redis");
     run(&["--store", "memory", "--rate", "0"]).expect(2).says("above 0");
+}
+
+#[test]
+fn it_measures_over_tls_with_a_client_certificate() {
+    let authority = Authority::new("one");
+    let (files, ca, me) = (authority.server(), authority.file(), authority.client());
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let (ca, cert, key) = (text(&ca), text(&me.certificate), text(&me.key));
+    let (own, own_key) = (text(&files.certificate), text(&files.key));
+    let server = Server::start_with(&["--tls-cert", &own, "--tls-key", &own_key, "--tls-client-ca", &ca]);
+    let address = server.url.replace("http://", "https://");
+    let with = |flags: &[&str]| {
+        bench(&[&["--server", &address, "--workload", "pairs", "--no-baselines"], flags].concat()).ended()
+    };
+    for via in ["unary", "session"] {
+        with(&["--via", via, "--ca", &ca, "--cert", &cert, "--key", &key]).expect(0);
+    }
+    with(&["--ca", &ca]).expect(1).says("no operation succeeded");
+    with(&["--ca", "/missing.pem"]).expect(2).says("missing.pem");
+    with(&["--cert", &cert]).expect(2).says("--key FILE");
+    bench(&["--server", "not a server"]).ended().expect(2).says("the host must be an IP address, or a name");
 }
 
 /// The running child processes.

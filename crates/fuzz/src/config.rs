@@ -1,6 +1,6 @@
 //! Configuration: the file, variables, flags, and the URL of the store.
 
-use fencepost::{
+use fencepost::testing::{
     config::{Config, Environment, options},
     node::NodeUrl,
 };

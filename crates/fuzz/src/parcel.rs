@@ -1,6 +1,6 @@
 //! What servers send each other: another server may be of another version, and what it sent may be damaged.
 
-use fencepost::store::quorum::rpc::messages::{Frame, Heartbeat, LIST_MAX, Parcel, parcels};
+use fencepost::testing::store::quorum::rpc::messages::{Frame, Heartbeat, LIST_MAX, Parcel, parcels};
 
 /// Any bytes as a parcel or as what a server told: each is decoded or refused. What is decoded is encoded to the same
 /// again, and packed into parcels of which each is read.

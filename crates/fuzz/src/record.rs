@@ -1,6 +1,6 @@
 //! Records of a partition: what nodes kept may be of another version, or damaged.
 
-use fencepost::store::partition::record::{Key, ended, lock};
+use fencepost::testing::store::partition::record::{Key, ended, lock};
 
 /// Any bytes as a key or a record: each decoder decodes or refuses them. What is decoded is encoded to the same again.
 pub fn record(bytes: &[u8]) {

@@ -1,7 +1,7 @@
 //! Requests: any method of the API, with any body, to a complete server in this process.
 
 use crate::body::RequestBody;
-use fencepost::{
+use fencepost::testing::{
     api::{Api, Services, StoreIdentity},
     clock::ProcessClock,
     config::Config,
@@ -61,7 +61,7 @@ impl Server {
             let (_, health) = tonic_health::server::health_reporter();
             let identity = StoreIdentity::new("memory", || None);
             let api = Api::new(&locks, identity, config.drain_timeout, &metrics, &traces);
-            fencepost::api::services(&api, health, true).expect("the services have descriptors")
+            fencepost::testing::api::services(&api, health, true).expect("the services have descriptors")
         });
         Self { runtime, services }
     }

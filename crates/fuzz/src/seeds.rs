@@ -5,7 +5,7 @@ mod parcels;
 pub use parcels::parcels;
 
 use crate::{METHODS, body};
-use fencepost::{
+use fencepost::testing::{
     domain::{
         binding::Binding,
         ended::{Ended, RequestEnd},
@@ -173,7 +173,7 @@ pub fn records() -> Vec<Vec<u8>> {
 
 /// Plausible configurations.
 pub fn configurations() -> Vec<Vec<u8>> {
-    let file = fencepost::config::Config::default().to_toml();
+    let file = fencepost::testing::config::Config::default().to_toml();
     vec![
         text(0, &file),
         text(0, "ttl_min = \"1s\"\nlisten = \"[::1]:1\"\nwaiters_per_lock = 7\n"),

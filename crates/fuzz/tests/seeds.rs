@@ -1,7 +1,7 @@
 //! A slice of the fuzzing in every test run: the seeds, and thousands of random mutations of them.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
-use fencepost::store::{
+use fencepost::testing::store::{
     partition::record::{Key, ended, lock},
     quorum::rpc::messages::{Heartbeat, Parcel},
 };

@@ -5,7 +5,7 @@ use crate::{
     asks::acquire_call,
     gated::{Gate, GatedStore},
 };
-use fencepost::{
+use fencepost::testing::{
     clock::{Clock, ManualClock},
     domain::{
         ids::{LeaseId, RequestId},

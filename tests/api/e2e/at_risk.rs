@@ -5,7 +5,7 @@ use crate::{
     gated::GatedStore,
     support::within,
 };
-use fencepost::{
+use fencepost::testing::{
     clock::{Clock, ProcessClock},
     domain::{limits::Limits, name::LockName},
     locks::{

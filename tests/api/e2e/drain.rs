@@ -18,7 +18,7 @@ async fn a_drain_refuses_waiters_notifies_streams_and_lets_holders_release() {
     let mut server = Server::start().await;
     let mut client = server.client();
     let mut health = HealthClient::new(server.channel());
-    for service in fencepost::api::service_names(true) {
+    for service in fencepost::testing::api::service_names(true) {
         let answer = health.check(HealthCheckRequest { service: (*service).into() }).await.unwrap().into_inner();
         assert_eq!(answer.status(), ServingStatus::Serving, "{service}");
     }

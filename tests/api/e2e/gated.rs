@@ -1,6 +1,6 @@
 //! The memory store with gates that hold calls, and with faults.
 
-use fencepost::{
+use fencepost::testing::{
     domain::{command::Command, ids::Call, name::LockName},
     store::{Answer, Page, Store, StoreError, memory::MemoryStore},
 };

@@ -1,7 +1,7 @@
 //! Get, list, watch, check token, force release, and reflection.
 
 use crate::support::{Lock, Server, acquire_request, assert_bad_field, only, read, until, waiting_request, within};
-use fencepost::domain::limits::METADATA_BYTES_MAX;
+use fencepost::testing::domain::limits::METADATA_BYTES_MAX;
 use fencepost_proto::v1::{self, LeaseEnd, check_token_response, force_release_response, watch_response::Kind};
 use std::{
     collections::{HashMap, HashSet},

@@ -1,7 +1,7 @@
 //! Every limit of the API, exactly at the limit and beyond it.
 
 use crate::support::{Lock, Server, acquire_request, assert_bad_field, span};
-use fencepost::domain::limits;
+use fencepost::testing::domain::limits;
 use fencepost_proto::v1::{self, AcquireRequest, acquire_response::Outcome};
 use std::time::Duration;
 use tonic::Code;

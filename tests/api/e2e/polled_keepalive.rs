@@ -5,7 +5,7 @@ use crate::{
     gated::GatedStore,
     support::{until, within},
 };
-use fencepost::{
+use fencepost::testing::{
     clock::{Clock, ProcessClock},
     domain::{
         limits::{BEAT_PERIOD_MAX, Limits},

@@ -1,7 +1,7 @@
 //! Sessions that the test polls itself: their calls while the session is not polled, and afterwards.
 
 use crate::asks::{self, Asks as _, acquire_call, new_request};
-use fencepost::{
+use fencepost::testing::{
     clock::Clock,
     domain::{
         ids::{Call, LeaseId},

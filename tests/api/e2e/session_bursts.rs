@@ -4,7 +4,7 @@ use crate::{
     asks::{acquire_call, new_request},
     support::within,
 };
-use fencepost::{
+use fencepost::testing::{
     clock::{Clock, ProcessClock},
     domain::{limits::Limits, name::LockName},
     locks::{

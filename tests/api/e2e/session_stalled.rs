@@ -4,7 +4,7 @@ use crate::{
     session_stream::Session,
     support::{Lock, Server, acquire_request, until, waiting_request, within},
 };
-use fencepost::domain::limits::CLAIM_WINDOW;
+use fencepost::testing::domain::limits::CLAIM_WINDOW;
 use fencepost_proto::v1::{acquire_response::Outcome, session_response::Message as ServerMessage};
 use std::time::Duration;
 use tokio::time::Instant;

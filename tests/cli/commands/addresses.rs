@@ -75,7 +75,6 @@ fn an_invalid_address_is_explained() {
     ] {
         run(&["get", "a", "--server", named]).expect(64).says(why).says("FENCEPOST_SERVER");
         run(&["run", "a", "--server", named, "--", "true"]).expect(64).says(why);
-        run(&["bench", "--server", named]).expect(2).says(why);
     }
 }
 

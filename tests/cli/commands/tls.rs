@@ -70,11 +70,6 @@ fn every_command_works(caller: &Caller) {
     caller.run_by_variables(&["run", "a", "--", "false"]).expect(1);
     let taken = caller.run(&["acquire", "a"]).expect(0);
     caller.run(&["force-release", "a", "--token", taken.field("token"), "--reason", "test"]).expect(0);
-    let short = ["--duration", "100ms", "--warmup", "0s", "--rounds", "1", "--clients", "2", "--no-baselines"];
-    for via in ["unary", "session"] {
-        let words = [&["bench", "--workload", "pairs", "--via", via], &short[..]].concat();
-        caller.run(&words).expect(0);
-    }
     caller.run(&["drain"]).expect(0);
 }
 
@@ -181,6 +176,5 @@ fn unusable_files_are_explained() {
         };
         run(&["get", "a"], &[]).expect(code).says(says).says("--");
         run(&["run", "a"], &["--", "true"]).expect(code).says(says);
-        run(&["bench"], &[]).expect(code).says(says);
     }
 }

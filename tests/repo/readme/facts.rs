@@ -3,9 +3,11 @@
 use crate::pages::{self, Page, ROOT};
 use fencepost::{
     cli::exit,
-    config::Config,
-    domain::limits::{self, Limits},
-    node::RESPONSE_TIMEOUT,
+    testing::{
+        config::Config,
+        domain::limits::{self, Limits},
+        node::RESPONSE_TIMEOUT,
+    },
 };
 use std::{fs, path::Path, time::Duration};
 

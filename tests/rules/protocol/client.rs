@@ -5,7 +5,7 @@ use super::{
     state::{Message, Phase, Reply, State},
     store::{Attempt, CommandKind, NO_REPLICA, StoreCommand},
 };
-use fencepost::domain::{limits::COMMAND_WINDOW, time::StoreTime};
+use fencepost::testing::domain::{limits::COMMAND_WINDOW, time::StoreTime};
 use std::time::Duration;
 
 impl Protocol {

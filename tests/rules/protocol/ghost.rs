@@ -1,7 +1,7 @@
 //! Ghost state: an observer of the whole protocol, which checks the invariants.
 
 use super::store::{Answer, Attempt, Caused, CommandKind, Store, StoreCommand};
-use fencepost::domain::{
+use fencepost::testing::domain::{
     command::Outcome,
     outcome::{AcquireOutcome, RenewOutcome},
     time::StoreTime,

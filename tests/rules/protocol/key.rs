@@ -1,7 +1,7 @@
 //! When two states are equal: times count as distances to now, and all times of the distant past are equal.
 
 use super::state::State;
-use fencepost::domain::time::StoreTime;
+use fencepost::testing::domain::time::StoreTime;
 use std::{
     fmt::{Debug, Write},
     hash::{Hash, Hasher},

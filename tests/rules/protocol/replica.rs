@@ -5,7 +5,7 @@ use super::{
     state::{Call, CallOutcome, Message, Reply, State},
     store::{Answer, Attempt, CommandKind, StoreCommand},
 };
-use fencepost::domain::{
+use fencepost::testing::domain::{
     command::Outcome,
     limits::COMMAND_WINDOW,
     outcome::{AcquireOutcome, RenewOutcome},
@@ -64,7 +64,7 @@ impl Protocol {
         }
         match (kind, answer, copy) {
             (CommandKind::Renew, Answer::Of(Outcome::Renew(RenewOutcome::Renewed(renewed))), _) => {
-                let left = fencepost::domain::time::micros(renewed.left);
+                let left = fencepost::testing::domain::time::micros(renewed.left);
                 state.send(Message::Renewed { request: attempt.request, from: sent, left });
             }
             (CommandKind::Release, ..) if self.bug == Some(Bug::WorksUntilReleased) => {
@@ -231,7 +231,7 @@ impl Protocol {
     fn outcome_for_call(outcome: &AcquireOutcome) -> CallOutcome {
         match outcome {
             AcquireOutcome::Granted(grant) => {
-                CallOutcome::Granted { left: fencepost::domain::time::micros(grant.left) }
+                CallOutcome::Granted { left: fencepost::testing::domain::time::micros(grant.left) }
             }
             AcquireOutcome::Queued => CallOutcome::Queued,
             AcquireOutcome::TimedOut(_) => CallOutcome::TimedOut,

@@ -4,7 +4,7 @@ use super::{
     ghost::Ghost,
     store::{Attempt, START, Store, StoreCommand},
 };
-use fencepost::domain::time::StoreTime;
+use fencepost::testing::domain::time::StoreTime;
 use std::time::Duration;
 
 /// How many faults of each kind a configuration still allows.

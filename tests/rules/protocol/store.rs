@@ -1,6 +1,6 @@
 //! The store: the pure rules, driven as the memory store drives them, with its own clock.
 
-use fencepost::domain::{
+use fencepost::testing::domain::{
     command::{Acquire, Candidate, Command, Effect, Effects, Outcome},
     ids::{Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
     lease::{LeaseEnd, Terms},

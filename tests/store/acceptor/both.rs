@@ -8,7 +8,7 @@ use super::{
 };
 use crate::redis_server::Redis;
 use deadpool_redis::redis;
-use fencepost::{
+use fencepost::testing::{
     node::{self, Connection, NodeError, RedisUrl, Value},
     store::{
         content::{Bytes, Content},

@@ -2,7 +2,7 @@
 //! second time, so that the test does not rest on the code that it tests.
 
 use deadpool_redis::redis::{self, Connection};
-use fencepost::store::{
+use fencepost::testing::store::{
     content::Content,
     quorum::paxos::{
         acceptor::{Acceptor, Incarnation},

@@ -12,7 +12,7 @@ mod told;
 
 use both::Both;
 use deadpool_redis::redis;
-use fencepost::{
+use fencepost::testing::{
     node::NodeError,
     store::{
         content::Changes,

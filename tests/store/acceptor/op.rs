@@ -1,7 +1,7 @@
 //! What happens to a node in random sequences. What a request names is chosen by what the node has just then, so that
 //! most requests are of a server that knows it, and the others are nearly so.
 
-use fencepost::store::quorum::paxos::ballot::{Ballot, ServerId};
+use fencepost::testing::store::quorum::paxos::ballot::{Ballot, ServerId};
 use proptest::{collection::vec, prelude::*};
 
 /// Partitions of a node.

@@ -4,7 +4,7 @@ use super::{
     both::Both,
     op::{Pick, What, ballot},
 };
-use fencepost::store::{
+use fencepost::testing::store::{
     content::{Bytes, Changes},
     quorum::paxos::{
         acceptor::Acceptor,

@@ -1,6 +1,6 @@
 //! How a request was answered.
 
-use fencepost::store::{
+use fencepost::testing::store::{
     content::Content,
     quorum::paxos::{
         acceptor::Seen,

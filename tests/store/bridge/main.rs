@@ -12,7 +12,7 @@ mod redis_server;
 mod support;
 mod waiting;
 
-use fencepost::config::StoreUrl;
+use fencepost::testing::config::StoreUrl;
 use fencepost_proto::v1;
 use redis_server::{Answer, Redis};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Grants, repeats, and the memory of ended requests.
 
 use crate::bench::{Bench, Harness, TTL, call, granted, name, terms, try_acquire};
-use fencepost::domain::{
+use fencepost::testing::domain::{
     command::{Acquire, Command},
     lease::{LeaseEnd, Terms},
     limits::{DROP_GRACE, ENDED_MEMORY, MIN_TOKEN_AHEAD_MAX},

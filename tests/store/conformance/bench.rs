@@ -2,7 +2,7 @@
 
 pub(crate) use crate::asks::{candidate, granted};
 use crate::notices::RecordingNotices;
-use fencepost::{
+use fencepost::testing::{
     domain::{
         command::{Acquire, Command, Outcome, WrongOutcome},
         ids::{AttachmentId, Call, CallId, RequestId},

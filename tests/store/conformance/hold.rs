@@ -4,7 +4,7 @@ use crate::{
     bench::{Bench, Harness, TTL, acquire, attachment, call, candidate, granted, name, try_acquire},
     notices::RecordingNotices,
 };
-use fencepost::{
+use fencepost::testing::{
     domain::{
         command::{Acquire, Candidate, Command},
         ids::LeaseId,

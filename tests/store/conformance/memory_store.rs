@@ -4,7 +4,7 @@ use crate::{
     bench::{Harness, limits},
     notices::RecordingNotices,
 };
-use fencepost::{
+use fencepost::testing::{
     clock::{Clock, ManualClock},
     domain::time::StoreTime,
     store::memory::MemoryStore,

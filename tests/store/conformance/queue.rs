@@ -4,7 +4,7 @@ use crate::{
     bench::{Bench, Harness, TTL, WAITERS_MAX, acquire, call, granted, try_acquire},
     notices::RecordingNotices,
 };
-use fencepost::{
+use fencepost::testing::{
     domain::{
         command::{Acquire, Command},
         ids::{Call, CallId},

@@ -8,7 +8,7 @@ use crate::{
     redis_server::Redis,
     twins::Twins,
 };
-use fencepost::{
+use fencepost::testing::{
     clock::{Clock, ManualClock},
     domain::{command::Command, time::StoreTime},
     node::{Pushes, RedisUrl},

@@ -4,7 +4,7 @@ use crate::{
     bench::{Bench, Harness, TTL, acquire, granted, name, try_acquire},
     notices::RecordingNotices,
 };
-use fencepost::{
+use fencepost::testing::{
     domain::{
         command::Command,
         lease::LeaseEnd,

@@ -3,7 +3,7 @@
 pub(crate) use crate::asks::{Asks, acquire, granted, new_request};
 pub(crate) use crate::notices::NoNotices;
 pub(crate) use crate::redis::{Answer, Redis};
-pub(crate) use fencepost::{
+pub(crate) use fencepost::testing::{
     clock::ProcessClock,
     domain::{
         command::Acquire,

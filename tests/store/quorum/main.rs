@@ -16,7 +16,7 @@ mod search;
 mod server;
 mod world;
 
-use fencepost::store::content::Bytes;
+use fencepost::testing::store::content::Bytes;
 use mistake::Mistake;
 use search::{First, holds, holds_if_long, is_long};
 use world::{List, World};

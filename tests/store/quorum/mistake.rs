@@ -6,7 +6,7 @@ use super::{
     server::records,
     world::{For, Sent, World},
 };
-use fencepost::store::quorum::paxos::{
+use fencepost::testing::store::quorum::paxos::{
     acceptor::Incarnation,
     ballot::{Ballot, Position, Stamp, TransferId},
     leader::{Leader, Purpose},

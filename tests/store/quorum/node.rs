@@ -1,6 +1,6 @@
 //! A node: the real code, and its present life.
 
-use fencepost::store::quorum::paxos::{
+use fencepost::testing::store::quorum::paxos::{
     acceptor::Incarnation,
     ballot::{Ballot, Position, ServerId, Stamp, TransferId},
     message::{Answer, Cursor, Request},

@@ -6,7 +6,7 @@ use super::{
     node::Redis,
     world::{State, World},
 };
-use fencepost::store::quorum::{
+use fencepost::testing::store::quorum::{
     config::disaster_recovery::partition::{Rebuilding, Step},
     paxos::{
         ballot::{Ballot, Position, ServerId, TransferId, majority},

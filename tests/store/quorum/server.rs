@@ -5,7 +5,7 @@ use super::{
     node::stamp,
     world::{For, Sent, State, World, ballot, stamp_of},
 };
-use fencepost::store::{
+use fencepost::testing::store::{
     content::{Bytes, Changes, Content},
     quorum::paxos::{
         acceptor::Incarnation,

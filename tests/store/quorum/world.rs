@@ -7,7 +7,7 @@ use super::{
     search::Promises,
     server::{Leads, Server, is_of_this_life},
 };
-use fencepost::store::quorum::paxos::{
+use fencepost::testing::store::quorum::paxos::{
     acceptor::Incarnation,
     ballot::{Ballot, Position, ServerId},
     candidate::{Candidate, Question},

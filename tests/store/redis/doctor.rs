@@ -5,7 +5,7 @@ use crate::{
     server_on, serving, start_on,
     support::{Lock, PATIENCE, Server, acquire_request, assert_refused, until},
 };
-use fencepost::config::StoreUrl;
+use fencepost::testing::config::StoreUrl;
 use serde_json::Value;
 use std::{
     process::{Command, Output, Stdio},

@@ -5,7 +5,7 @@ use crate::{
     server_on,
     support::{Lock, Server, acquire_request, within},
 };
-use fencepost::domain::limits::{METADATA_BYTES_MAX, PAGE_BYTES_MAX};
+use fencepost::testing::domain::limits::{METADATA_BYTES_MAX, PAGE_BYTES_MAX};
 use fencepost_proto::v1;
 use prost::Message;
 use std::{collections::HashMap, time::Duration};

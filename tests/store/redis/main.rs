@@ -28,7 +28,7 @@ mod tokens;
 mod waiters;
 mod watching;
 
-use fencepost::config::StoreUrl;
+use fencepost::testing::config::StoreUrl;
 use redis_server::Redis;
 use std::{process::Command, time::Duration};
 use support::{Lock, Server, serving};

@@ -6,7 +6,7 @@ use crate::{
     session_stream::Session,
     support::{Lock, Server, acquire_request, until, waiting_request},
 };
-use fencepost::domain::limits::CLAIM_WINDOW;
+use fencepost::testing::domain::limits::CLAIM_WINDOW;
 use fencepost_proto::v1::Lease;
 use std::time::Duration;
 use tokio::time::Instant;

@@ -5,7 +5,7 @@ use crate::{
     server_on, serving,
     support::{Lock, Server, acquire_request, until},
 };
-use fencepost::store::quorum::config::bootstrap::PARTITIONS;
+use fencepost::testing::store::quorum::config::bootstrap::PARTITIONS;
 use fencepost_proto::v1;
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use crate::{
     start_on_url,
     support::{Lock, Server, acquire_request, until, waiting_request, within},
 };
-use fencepost::domain::limits::{CLAIM_WINDOW, DROP_GRACE};
+use fencepost::testing::domain::limits::{CLAIM_WINDOW, DROP_GRACE};
 use fencepost_proto::v1::session_response::Message as ServerMessage;
 use std::time::Duration;
 

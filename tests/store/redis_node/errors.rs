@@ -1,7 +1,7 @@
 //! Each class of refusal, provoked where a Redis can be provoked to it.
 
 use super::{COUNT, GET, Kept, NodeError, Redis, Script, eventually, refused_because, unavailable};
-use fencepost::node::Value;
+use fencepost::testing::node::Value;
 use tokio::{io::AsyncWriteExt, net::TcpListener};
 
 static SPIN: Script =

@@ -12,7 +12,7 @@ mod recovery;
 #[path = "../../support/redis.rs"]
 mod redis;
 
-use fencepost::node::{Arg, Connection, NodeError, RedisUrl, Script, Value};
+use fencepost::testing::node::{Arg, Connection, NodeError, RedisUrl, Script, Value};
 use kept::{COUNT, Kept};
 use redis::Redis;
 use std::{sync::Arc, time::Duration};

@@ -1,7 +1,7 @@
 //! The listener: hints arrive, and lost ones are told.
 
 use super::{Kept, Redis, eventually};
-use fencepost::node::{PUSHES_BACKLOG_MAX, Push, Pushes};
+use fencepost::testing::node::{PUSHES_BACKLOG_MAX, Push, Pushes};
 use std::time::Duration;
 use tokio::time::timeout;
 

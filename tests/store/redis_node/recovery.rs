@@ -1,7 +1,7 @@
 //! Redis goes away and comes back.
 
 use super::{COUNT, GET, Kept, Redis, SET, eventually, log, refused_because, unavailable};
-use fencepost::node::{Arg, NodeError, ScriptCall, Value};
+use fencepost::testing::node::{Arg, NodeError, ScriptCall, Value};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 

@@ -4,7 +4,7 @@ use crate::{
     asks::{Asks, acquire, granted, new_request},
     redis::Redis,
 };
-use fencepost::{
+use fencepost::testing::{
     clock::ProcessClock,
     domain::{
         command::Acquire,

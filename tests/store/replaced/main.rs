@@ -12,7 +12,7 @@ mod redis;
 
 use asks::{Asks, acquire, acquire_call, new_request};
 use cluster::{Cluster, LOCKS, Load, PATIENCE, TTL, addresses, assert_held, lock, persist};
-use fencepost::{
+use fencepost::testing::{
     clock::ProcessClock,
     domain::{
         limits::Limits,

@@ -5,7 +5,7 @@ use crate::{
     cluster::{Cluster, LOCKS, PARTITIONS, PATIENCE, Server, TTL, addresses, assert_held, lock, take},
     redis::Redis,
 };
-use fencepost::store::quorum::{
+use fencepost::testing::store::quorum::{
     config::{
         disaster_recovery::{Rebuild, RebuildError, partition::Rebuilt},
         discovery::FindError,

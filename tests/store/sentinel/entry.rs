@@ -1,7 +1,7 @@
 //! Passwords and TLS: of the Sentinels, and of the Redis that they name.
 
 use crate::{Kept, Redis, authority::Authority, world::Sentinel};
-use fencepost::node::{NodeUrl, TlsFiles};
+use fencepost::testing::node::{NodeUrl, TlsFiles};
 
 #[tokio::test]
 async fn sentinels_and_their_primary_have_passwords_of_their_own() {

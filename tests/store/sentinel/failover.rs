@@ -6,7 +6,7 @@ use crate::{
     until,
     world::World,
 };
-use fencepost::config::StoreUrl;
+use fencepost::testing::config::StoreUrl;
 use fencepost_proto::v1::ReleaseRequest;
 use std::time::Duration;
 use tokio::time::Instant;

@@ -18,7 +18,7 @@ mod support;
 mod votes;
 mod world;
 
-use fencepost::node::{NodeError, NodeUrl};
+use fencepost::testing::node::{NodeError, NodeUrl};
 use kept::Kept;
 use redis_server::Redis;
 use std::time::Duration;

@@ -5,7 +5,7 @@ use crate::{
     fake::{Fake, said, url},
     place, until,
 };
-use fencepost::node::{NodeError, Push};
+use fencepost::testing::node::{NodeError, Push};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -2,7 +2,7 @@
 
 pub(crate) use crate::asks::{Asks, acquire, acquire_call, granted, new_request};
 pub(crate) use crate::twins::{Twins, wall_clock};
-pub(crate) use fencepost::{
+pub(crate) use fencepost::testing::{
     clock::{Clock, ManualClock},
     domain::{
         command::Acquire,

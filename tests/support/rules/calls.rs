@@ -5,7 +5,7 @@ use super::{
     oracle::{Actual, Oracle},
     state::{GRACE, Holding, How, OracleEffect, Past, State, WINDOW, Waiting},
 };
-use fencepost::domain::{
+use fencepost::testing::domain::{
     command::Outcome,
     outcome::{AcquireOutcome, Grant},
     time::StoreTime,

@@ -1,7 +1,7 @@
 //! Guarantees that can be checked on the answers alone, without a model of the lock.
 
 use super::{Step, lease_number, oracle::Actual, request_number};
-use fencepost::domain::{
+use fencepost::testing::domain::{
     command::{Effect, Outcome},
     lease::LeaseEnd,
     outcome::{AcquireOutcome, Grant, ReleaseOutcome, RenewOutcome, RevokeOutcome},

@@ -10,7 +10,7 @@ mod search;
 mod state;
 mod turn;
 
-use fencepost::domain::{
+use fencepost::testing::domain::{
     command::Effects,
     ids::{AttachmentId, GrantId, LeaseId, RequestId},
     name::Holder,

@@ -5,7 +5,7 @@ use super::{
     Step, holder,
     state::{CLAIM, GRACE, Holding, How, MEMORY, OracleEffect, Past, State, WINDOW, Waiting, end_number},
 };
-use fencepost::domain::{
+use fencepost::testing::domain::{
     command::{Effects, Outcome},
     lease::LeaseEnd,
     outcome::{Contention, Fate, Gone, LockView, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},

@@ -1,7 +1,9 @@
 //! The state of the oracle.
 
 use super::{attachment_number, grant_id, holder, lease_number, request_number, ttl};
-use fencepost::domain::{command::Effect, lease::LeaseEnd, outcome::HolderView, time::StoreTime, token::FencingToken};
+use fencepost::testing::domain::{
+    command::Effect, lease::LeaseEnd, outcome::HolderView, time::StoreTime, token::FencingToken,
+};
 use std::time::Duration;
 
 pub(super) const MEMORY: Duration = Duration::from_secs(10);

@@ -1,7 +1,7 @@
 //! Runs the command of a step through the rules.
 
 use super::{Step, World, grant_id, holder, id, lease_id, request_number, ttl};
-use fencepost::domain::{
+use fencepost::testing::domain::{
     command::{Acquire, Candidate, Command, Effects, Outcome},
     ids::{AttachmentId, Call, CallId, ReplicaId, RequestId},
     lease::Terms,

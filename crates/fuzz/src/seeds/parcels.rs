@@ -1,7 +1,7 @@
 //! What servers send each other: a frame of each kind, with a command and an outcome of each kind.
 
 use super::NAME;
-use fencepost::{
+use fencepost::testing::{
     domain::{
         command::{Acquire, Candidate, Command, Outcome},
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},

@@ -6,7 +6,7 @@ use super::{
     state::State,
     world::{TOKENS_FROM, World},
 };
-use fencepost::store::{
+use fencepost::testing::store::{
     content::{Bytes, Changes, Content},
     quorum::paxos::{
         acceptor::Incarnation,

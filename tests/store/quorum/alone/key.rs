@@ -4,7 +4,7 @@ use super::{
     attempt::{Attempt, Leads, Mem},
     state::{Server, Stage, State},
 };
-use fencepost::store::quorum::paxos::{ballot::Position, message::Answer};
+use fencepost::testing::store::quorum::paxos::{ballot::Position, message::Answer};
 use std::hash::{Hash, Hasher};
 
 impl Hash for State {
@@ -32,7 +32,7 @@ fn push_mem(key: &mut Vec<u64>, mem: Mem) {
     key.extend([one_up(mem.holder.map(|(client, _)| client)), mem.counter]);
 }
 
-fn low(stamp: fencepost::store::quorum::paxos::ballot::Stamp) -> u64 {
+fn low(stamp: fencepost::testing::store::quorum::paxos::ballot::Stamp) -> u64 {
     u64::try_from(stamp.0).expect("a small number")
 }
 

@@ -6,7 +6,7 @@ use super::{
     state::{Heartbeat, Server, Stage, State},
     world::{World, server_id},
 };
-use fencepost::store::quorum::paxos::{
+use fencepost::testing::store::quorum::paxos::{
     acceptor::Incarnation,
     ballot::{Ballot, Position, ServerId, Stamp, TransferId},
     leader::Purpose,

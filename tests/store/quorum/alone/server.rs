@@ -6,7 +6,7 @@ use super::{
     state::{Heartbeat, Server, Stage, State},
     world::{EARLIER, LATER, TOKENS_FROM, World, server_id},
 };
-use fencepost::{
+use fencepost::testing::{
     domain::time::StoreTime,
     store::quorum::paxos::{
         acceptor::{Incarnation, Seen},

@@ -4,7 +4,7 @@ use super::{
     attempt::{Attempt, Leads, Mem},
     world::{Faults, TOKENS_FROM, World, server_id},
 };
-use fencepost::store::quorum::paxos::{
+use fencepost::testing::store::quorum::paxos::{
     acceptor::{Acceptor, Header, Incarnation},
     ballot::{Ballot, ServerId, Stamp},
     message::{Answer, Request},

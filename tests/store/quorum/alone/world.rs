@@ -6,7 +6,7 @@ use super::{
     state::{Client, Key, Server, Stage, State},
 };
 use crate::search::Promises;
-use fencepost::{
+use fencepost::testing::{
     domain::time::StoreTime,
     store::quorum::paxos::{
         acceptor::Seen,
