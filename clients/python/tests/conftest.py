@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from support.processes import Redis, Server
+from support.processes import Redis, Server, binary
 from support.proxy import Proxy
 
 import fencepost
-from fencepost import aio
+from fencepost import aio, testing
 
 # Far more than anything here takes, on a busy machine.
 PATIENCE = 30.0
@@ -22,6 +22,14 @@ PATIENCE = 30.0
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that the tests share: each uses names of its own."""
     with Server(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[testing.Server]:
+    """A server of this test alone, which fails when the test says so."""
+    monkeypatch.setenv("FENCEPOST_BIN", binary())
+    with testing.Server("--ttl-min", "200ms") as server:
         yield server
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.processes import Server
+from support.processes import Server, binary
 
 HERE = Path(__file__).resolve().parent.parent
 
@@ -19,7 +19,8 @@ HERE = Path(__file__).resolve().parent.parent
 def snippets() -> list[str]:
     """The programs of the README that stand alone."""
     readme = (HERE / "README.md").read_text()
-    return [it for it in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "import Client" in it]
+    alone = re.compile(r"^from fencepost(\.aio)? import", re.MULTILINE)
+    return [it for it in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if alone.search(it)]
 
 
 def main() -> None:
@@ -27,7 +28,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with Server(folder / "server") as server:
         environment = {it: os.environ[it] for it in ("PATH", "HOME") if it in os.environ}
-        environment["FENCEPOST_SERVER"] = server.address
+        environment |= {"FENCEPOST_SERVER": server.address, "FENCEPOST_BIN": binary()}
         programs = [(f"README {it.splitlines()[0]}", ["-c", it]) for it in snippets()]
         programs += [(it.name, [str(it)]) for it in sorted((HERE / "examples").glob("*.py"))]
         for name, arguments in programs:

@@ -14,13 +14,12 @@ from support.engine import World, end
 from support.processes import Server, wait_for
 
 import fencepost
-from fencepost import Client, aio
+from fencepost import Client, aio, testing
 from fencepost._channel import session_failure
 from fencepost._core import timing
 from fencepost._core.address import Address
 from fencepost._core.failure import Failure
 from fencepost._core.session import Session
-from fencepost.testing import FakeServer
 
 Call = Callable[[Client], object]
 AsyncCall = Callable[[aio.Client], Awaitable[object]]
@@ -114,11 +113,14 @@ async def test_a_function_that_fails_with_asyncio(
         await call(client)
 
 
-def test_a_function_that_fails_for_a_moment_ends_the_call_that_needs_it_and_costs_no_lock() -> None:
+def test_a_function_that_fails_for_a_moment_ends_the_call_that_needs_it_and_costs_no_lock(
+    failing: testing.Server,
+) -> None:
     source = Vault()
-    with FakeServer() as server, Client(server.address, token=source) as client, client.lock("a", ttl=3) as lock:
+    with Client(failing.address, token=source) as client, client.lock("a", ttl=3) as lock:
         source.is_down = True
-        server.drop_reply()
+        # Whichever reply is lost, that to the acquire or that to a renewal: the acquire needs a new connection.
+        failing.drop_reply()
         with pytest.raises(fencepost.Refused, match=DOWN):
             client.try_acquire("b")
         tries = source.calls

@@ -1,12 +1,11 @@
-"""Servers for the tests of programs that take locks.
+"""Helpers for the tests of programs that take locks.
 
-``Server`` runs the real server, and needs its program. ``FakeServer`` runs in this process, needs nothing else, and can
-be told to fail. Clients connect to the ``address`` of either.
+``Server`` runs the real server, which fails when the test says so. Clients connect to its ``address``.
 
     from fencepost import Client
-    from fencepost.testing import FakeServer
+    from fencepost.testing import Server
 
-    with FakeServer() as server, Client(server.address) as client:
+    with Server() as server, Client(server.address) as client:
         lock = client.acquire("orders/42")
         server.lose("orders/42")
         assert lock.lost.wait(5)
@@ -14,7 +13,6 @@ be told to fail. Clients connect to the ``address`` of either.
 
 from __future__ import annotations
 
-from fencepost.testing._fake import FakeServer
 from fencepost.testing._server import Server
 
-__all__ = ["FakeServer", "Server"]
+__all__ = ["Server"]

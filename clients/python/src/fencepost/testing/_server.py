@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from fencepost.testing import _faults
+
 # Seconds until the server has to listen, and to stop: far more than it takes on a busy machine.
 _START_MAX = 30.0
 _STOP_MAX = 10.0
@@ -18,7 +20,8 @@ _STOP_MAX = 10.0
 class Server:
     """Runs the real server on a free port of this machine, with its locks in memory, for a ``with`` statement.
 
-    The program is the one that ``FENCEPOST_BIN`` names, else ``fencepost`` on the ``PATH``.
+    The program is the one that ``FENCEPOST_BIN`` names, else ``fencepost`` on the ``PATH``. It fails when the test says
+    so: :meth:`pause`, :meth:`lose` and :meth:`drop_reply`.
     """
 
     def __init__(self, *options: str) -> None:
@@ -35,6 +38,7 @@ class Server:
         program = os.environ.get("FENCEPOST_BIN") or "fencepost"
         command = [program, "serve", "--listen", "127.0.0.1:0", "--port-file", str(ports)]
         command += ["--admin-listen", "none", "--admin-service", "everywhere"]
+        command += ["--store", "memory:", "--test-faults", "127.0.0.1:0"]
         try:
             with log.open("wb") as output:
                 self._process = subprocess.Popen(  # noqa: S603
@@ -50,16 +54,37 @@ class Server:
                 self.stop()
                 raise RuntimeError(f"{program} serve does not start: {said}")
             time.sleep(0.01)
-        self.address = ports.read_text().splitlines()[0]
+        addresses = ports.read_text().splitlines()
+        self.address = addresses[0]
         """Where it listens, as :class:`fencepost.Client` takes it."""
+        self._faults = addresses[-1]
 
     def pause(self) -> None:
         """Stops the process (``SIGSTOP``): connections stay open, and nobody answers."""
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Ends the pause."""
+        """Ends the pause. Leases that ran out meanwhile have expired."""
         self._process.send_signal(signal.SIGCONT)
+
+    def lose(self, name: str) -> None:
+        """Revokes the lease of a lock, as an operator does.
+
+        Raises:
+            KeyError: nobody holds the lock.
+            ValueError: a lock cannot have this name.
+            TimeoutError: the server is paused.
+        """
+        _faults.lose(self._faults, name)
+
+    def drop_reply(self) -> None:
+        """Loses a reply: the next acquire, release or renewal that succeeds takes effect, but in place of its reply all
+        connections of the server end. Clients connect and ask again. Two calls lose two replies.
+
+        Raises:
+            TimeoutError: the server is paused.
+        """
+        _faults.drop_reply(self._faults)
 
     def stop(self) -> None:
         """Ends the server. Twice does no harm."""
