@@ -6,8 +6,8 @@
         with client.lock("orders/42", ttl=10, wait=30) as lock:
             print(lock.token)  # send it with every write
 
-``fencepost.aio`` has the same for asyncio, ``fencepost.testing`` a server for tests, ``fencepost.guards`` the check of
-tokens in the stores.
+``fencepost.aio`` has the same for asyncio, ``fencepost.testing`` a server and locks for tests, ``fencepost.guards`` the
+check of tokens in the stores.
 """
 
 from importlib.metadata import version

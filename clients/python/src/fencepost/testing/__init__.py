@@ -9,10 +9,14 @@
         lock = client.acquire("orders/42")
         server.lose("orders/42")
         assert lock.lost.wait(5)
+
+``FakeLock`` is a :class:`fencepost.Lock` without a server, ``AsyncFakeLock`` a :class:`fencepost.aio.Lock`: for unit
+tests of code that takes a lock.
 """
 
 from __future__ import annotations
 
+from fencepost.testing._fake_lock import AsyncFakeLock, FakeLock
 from fencepost.testing._server import Server
 
-__all__ = ["Server"]
+__all__ = ["AsyncFakeLock", "FakeLock", "Server"]
