@@ -61,6 +61,8 @@ fn dependencies_go_one_way() {
     refused("src/config/a.rs", "use crate::domain::name::LockName;", "crate::domain::name");
     refused("src/telemetry/log.rs", "use crate::server;", "crate::server");
     refused("src/node/a.rs", "use crate::telemetry::init;", "crate::telemetry::init");
+    refused("src/cli/a.rs", "use crate::testing::store::Store;", "must not use crate::testing");
+    passes("src/testing.rs", "pub use crate::store::*;");
     refused("src/store/a.rs", "use super::super::locks::Service;", "super::locks");
     refused("src/node/a.rs", "use crate::store::StoreError;", "node must not use crate::store");
     refused("src/node/a.rs", "use crate::domain::{limits::Limits, time::StoreTime};", "crate::domain::limits");
