@@ -1,4 +1,4 @@
-//! Questions to a person, before something that cannot be undone.
+//! Confirmations on a terminal before a command that cannot be undone.
 
 use super::write;
 use std::io::{self, BufRead, IsTerminal};

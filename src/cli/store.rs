@@ -1,4 +1,4 @@
-//! The Redis servers that a command looks at.
+//! The Redis servers on which a command operates.
 
 use super::exit::{COMMAND_LINE, CONFIG, Failure};
 use crate::{

@@ -1,4 +1,4 @@
-//! The files for TLS towards the store, and which of them need which.
+//! TLS files for the store, and their dependencies on each other.
 
 use super::StoreUrl;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The files of the server's TLS, and which of them need which.
+//! TLS files of the server, and their dependencies on each other.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Which calls of a request count.
+//! The binding of a request to its calls: the attempt that gets the answer.
 
 use super::{
     ids::{Call, CallId, ReplicaId},

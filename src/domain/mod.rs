@@ -1,4 +1,4 @@
-//! What may happen to a lock: pure rules with no async, no I/O, no clock and no transport.
+//! The rules of locks: pure, with no async, no I/O, no clock and no transport.
 
 pub mod binding;
 pub(crate) mod codec;

@@ -1,4 +1,4 @@
-//! The servers that have waiters in a partition, and when each was last heard of.
+//! The servers that have waiters in a partition, and the time of the last sign of life of each.
 //!
 //! A server's heartbeat is for all of its waiters at once. Waiters of a silent server are skipped, and after a longer
 //! time deleted: nobody would hear of a lock granted to them. When it is back, the server asks again for all of them.

@@ -1,4 +1,4 @@
-//! What the transport and the calls of a session share about its client: whether it reads, and whether calls wait.
+//! State of one client that the transport and the calls of a session share: whether it reads, and whether calls wait.
 
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 use tokio_util::sync::CancellationToken;

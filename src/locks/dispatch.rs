@@ -1,4 +1,4 @@
-//! How operations of a session pass through the API.
+//! The interface through which operations of a session pass the API.
 
 use super::LocksError;
 use crate::{domain::name::LockName, telemetry::metrics::OperationKind};

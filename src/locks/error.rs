@@ -1,4 +1,4 @@
-//! Why a call has no outcome. Each variant asks for a different reaction of the caller.
+//! Errors of calls that have no outcome. Each variant asks for a different reaction of the caller.
 
 use crate::{domain::command::WrongOutcome, store::StoreError};
 

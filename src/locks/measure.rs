@@ -1,4 +1,4 @@
-//! Which metrics an outcome moves.
+//! The metrics of an outcome.
 
 use super::{AcquireAnswer, LocksError};
 use crate::{

@@ -1,4 +1,4 @@
-//! What can go wrong between this server and a node.
+//! Errors between this server and a node.
 
 /// Why a command has no reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! The first questions on a new connection, and on each check of an old one: which Redis is this, and can it be used?
+//! The handshake with a Redis, on each new connection and on each check of an old one: identity and fitness.
 
 use super::reply::connect_error;
 use crate::domain::time::StoreTime;

@@ -1,4 +1,4 @@
-//! TLS towards a Redis: the files for it, and what its errors mean.
+//! TLS to a Redis: its files, and the meaning of its errors.
 
 use deadpool_redis::redis::{Client, ClientTlsConfig, ConnectionInfo, TlsCertificates};
 use rustls::{

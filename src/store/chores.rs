@@ -1,5 +1,5 @@
-//! What is to be done and nobody waits for: cleanups after dropped calls, detachments, disconnections, releases by who
-//! is gone.
+//! Background commands that no call waits for: cleanups after dropped calls, detachments, disconnections, releases of
+//! clients that are gone.
 //!
 //! They are handed over from drop guards, which cannot wait. Each may be carried out more than once, so each is retried
 //! until it is known to be done. If the store is away for too long, or too many pile up, they are given up: TTLs and

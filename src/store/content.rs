@@ -1,4 +1,4 @@
-//! What a partition consists of, as its nodes see it: records by key, and a sequencer.
+//! The content of a partition as its nodes store it: records by key, and a sequencer.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Commands that have no answer, as metrics.
+//! Metrics of commands without an answer.
 
 use super::StoreError;
 use crate::telemetry::metrics::{StoreFailure, StoreMetrics};

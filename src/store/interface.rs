@@ -1,4 +1,4 @@
-//! What a store does.
+//! The interface of a store.
 
 use super::{Page, StoreError, Timed};
 use crate::domain::{

@@ -1,4 +1,4 @@
-//! Keeps what happens very often from flooding the log: one line tells of many.
+//! Rate limit of log lines: one line reports many similar events.
 
 use parking_lot::Mutex;
 use std::time::Duration;

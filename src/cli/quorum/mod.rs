@@ -1,4 +1,5 @@
-//! `quorum`: makes a store of several Redis servers, shows how it is, replaces one of them, and goes on after a loss.
+//! `quorum`: creates a store of several Redis servers, shows its state, replaces one of them, and recovers after a
+//! loss.
 
 mod rebuild;
 mod replace;

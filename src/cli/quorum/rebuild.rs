@@ -1,4 +1,4 @@
-//! `quorum rebuild`: a store goes on with what is left after a majority of its Redis servers lost their memory.
+//! `quorum rebuild`: disaster recovery from the data that is left after a majority of the Redis servers lost theirs.
 
 use super::{Named, tokens_above, unknown};
 use crate::{

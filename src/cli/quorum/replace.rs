@@ -1,4 +1,4 @@
-//! `quorum replace`: another Redis takes the place of one of the store.
+//! `quorum replace`: replaces one Redis server of the store by another one.
 
 use super::{Named, unknown};
 use crate::{

@@ -1,4 +1,4 @@
-//! This system has no subreapers: nobody can find the descendants that left the process group of the command.
+//! Systems without subreapers: descendants that left the process group of the command cannot be found.
 
 use super::process::Process;
 use nix::sys::signal::Signal;

@@ -1,4 +1,4 @@
-//! Stops what is left of the command, until nothing is left: before that, the lock is not released.
+//! Stops all processes of the command. The lock is not released before the last one has exited.
 
 use super::{
     group::has,

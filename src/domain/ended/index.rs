@@ -1,4 +1,4 @@
-//! Where in the list of ended requests an id is.
+//! The index of ended requests by id.
 
 use super::Ended;
 use crate::domain::ids::{LeaseId, RequestId};

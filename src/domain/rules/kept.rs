@@ -1,4 +1,4 @@
-//! What of a lock outlives the server that runs its rules: its lease, its tombstones, and the requests that ended.
+//! The part of a lock that survives its leader: the lease, the tombstones, and the requests that ended.
 //!
 //! Offers and waiters do not: the servers that carry their calls present them again.
 

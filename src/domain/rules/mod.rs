@@ -1,4 +1,4 @@
-//! The rules: what may happen to one lock.
+//! The state machine of one lock.
 //!
 //! A [`Turn`] is one command executed on one lock. It is given the time, changes the lock and its partition's
 //! sequencer, and returns an outcome and effects; it does no I/O and reads no clock. Each command first applies what

@@ -1,4 +1,4 @@
-//! What one stream adds to the metrics.
+//! The share of one stream in the metrics.
 
 use crate::{
     domain::{lease::LeaseEnd, outcome::Fate},

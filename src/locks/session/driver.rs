@@ -1,4 +1,4 @@
-//! Who drives a session: its transport, or a task of its own while the client takes no data.
+//! The driver of a session: its transport, or a task of its own while the client reads nothing.
 //!
 //! A session does its work when it is polled. As long as the client reads, the transport polls it, and no message
 //! passes from one task to another: that is the fast path. A client that does not read stops it: its flow-control

@@ -1,4 +1,4 @@
-//! Which queue positions a session has to look up.
+//! Queue positions that a session has to look up.
 
 use crate::sync::Mutex;
 use std::{

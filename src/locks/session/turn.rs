@@ -1,4 +1,4 @@
-//! What one turn of a session's loop takes: finished operations, or messages that have arrived.
+//! The input of one turn of a session's loop: finished operations, or messages that have arrived.
 
 use super::{
     FromClient, SessionError,

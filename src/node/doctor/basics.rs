@@ -1,4 +1,4 @@
-//! Whether a Redis can be used at all: version, role, permissions, clock.
+//! Basic requirements on a Redis: version, role, permissions, clock.
 
 use super::{Facts, Finding};
 use crate::node::handshake::{VERSION_MIN, is_supported};

@@ -1,4 +1,4 @@
-//! What can make a Redis lose data or refuse writes: eviction, full memory, a crash, a power loss, a failover.
+//! Causes of lost data and refused writes: eviction, full memory, a crash, a power loss, a failover.
 
 use super::{EVICTION, Facts, Finding};
 

@@ -1,4 +1,4 @@
-//! The facts about a Redis, and how to read single values from them.
+//! Facts about a Redis, and access to their values.
 
 use std::collections::BTreeMap;
 

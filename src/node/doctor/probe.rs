@@ -1,4 +1,4 @@
-//! Asks a Redis for the facts. Nothing that is asked changes anything.
+//! Gathers the facts about a Redis, without any change to it.
 
 use super::Facts;
 use crate::node::{RedisUrl, dial::Dialer, handshake, reply::connect_error};

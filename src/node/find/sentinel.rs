@@ -1,4 +1,4 @@
-//! One Sentinel: what it says of the primary, over one connection that is kept, and which also tells of each switch.
+//! One Sentinel: its answers about the primary and its notices of switches, over one connection that is kept.
 
 use super::vote::Told;
 use crate::{

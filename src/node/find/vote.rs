@@ -1,4 +1,4 @@
-//! Which Redis is the primary, from what the Sentinels say.
+//! The vote of the Sentinels on the primary.
 //!
 //! One Sentinel alone may be wrong: it is cut off, was reset, or lies. So the answer of a majority **of those listed**
 //! counts, not of those that answered. While a failover is made known, a majority answers, but names several; then the

@@ -1,4 +1,4 @@
-//! What this program is.
+//! Build information of this program.
 
 use crate::config::StoreUrl;
 use std::env::consts::{ARCH, OS};

@@ -1,4 +1,4 @@
-//! Whose pages a browser believes to see on the admin port.
+//! Host names that requests at the admin port may have: protection against DNS rebinding.
 //!
 //! A web page of a stranger may let its own name resolve to 127.0.0.1 (DNS rebinding), and then the operator's browser
 //! lets it read the answers of a port on loopback. The `Host` header gives that away: it has the name. A port that

@@ -1,4 +1,4 @@
-//! What the files of TLS contain.
+//! The contents of the TLS files.
 
 use crate::config::TlsFiles;
 use std::{fmt, fs, path::Path};

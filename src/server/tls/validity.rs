@@ -1,4 +1,4 @@
-//! How long the certificate of the server is still valid, and what the log says of it.
+//! The validity of the server's certificate, and the log of it.
 
 use std::cmp::min;
 use x509_parser::{certificate::Validity, time::ASN1Time};

@@ -1,4 +1,4 @@
-//! What the records of a partition are made of, which servers write and nodes keep.
+//! Fields of the records of a partition, which servers write and nodes store.
 
 #[cfg(test)]
 pub(super) mod values;

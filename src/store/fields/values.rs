@@ -1,4 +1,4 @@
-//! Random values of what fields hold.
+//! Random values of fields.
 
 use crate::domain::{
     lease::{LeaseEnd, Terms},

@@ -1,4 +1,4 @@
-//! Following what turns change.
+//! The journal of a turn: the locks that it changed.
 
 use super::Slot;
 use crate::domain::rules::Lock;

@@ -1,4 +1,4 @@
-//! What of a partition goes to its nodes: batch by batch the records that changed, and snapshots of all of them.
+//! The outbox of a partition: batches of changed records for its nodes, and snapshots of all records.
 
 use super::{
     Journal, Partition, Slot,

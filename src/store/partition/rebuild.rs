@@ -1,4 +1,4 @@
-//! A partition from what a node kept: how a server takes it over.
+//! Takeover: rebuilds a partition in memory from the records of a node.
 
 use super::{
     Outbox, Partition, Slot,

@@ -1,4 +1,4 @@
-//! The partitions of a store that several Redis servers keep.
+//! Metrics of the partitions of a store on Redis.
 
 use super::register;
 use prometheus_client::{

@@ -1,4 +1,4 @@
-//! What the server asks of a store that is another process.
+//! Metrics of requests to a store outside of this process.
 
 use super::{
     Buckets,

@@ -1,4 +1,4 @@
-//! What a batch holds.
+//! The contents of batches.
 
 use super::*;
 use crate::domain::limits::{ENDED_MEMORY, METADATA_BYTES_MAX};

@@ -1,4 +1,4 @@
-//! What a partition hands to its nodes, and what another server makes of it.
+//! Records that a partition passes to its nodes, and a partition that another server rebuilds from them.
 
 mod batches;
 mod takeover;

@@ -1,4 +1,4 @@
-//! A server that takes over answers as the one before it.
+//! A server that takes over gives the same answers as its predecessor.
 
 use super::*;
 use crate::domain::{

@@ -1,4 +1,4 @@
-//! Making a cluster of nodes that are empty.
+//! Bootstrap: creates a cluster from empty nodes.
 
 use crate::store::quorum::{
     nodes::carrier::{Carrier, Lost},

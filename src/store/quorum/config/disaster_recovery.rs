@@ -1,4 +1,4 @@
-//! Going on after a majority of the nodes lost its memory at once.
+//! Disaster recovery: continues after a majority of the nodes lost their data at once.
 //!
 //! No leader admits such nodes, because too few are left to confirm it: what the others have may be old. So an operator
 //! decides to go on with the best copy that there is. What it lacks is forgotten: exclusion does not hold for that.

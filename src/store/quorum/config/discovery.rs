@@ -1,4 +1,4 @@
-//! Finding out which cluster the nodes belong to.
+//! Discovery: finds out which cluster the nodes belong to.
 
 use super::bootstrap::CreateError;
 use crate::store::quorum::{

@@ -1,4 +1,5 @@
-//! Which nodes make a store: found, made, looked at, replaced, and rebuilt after a disaster.
+//! The configuration of a store, which is its list of nodes: discovery, bootstrap, status, replacement of a node, and
+//! disaster recovery.
 
 pub mod bootstrap;
 pub mod disaster_recovery;

@@ -1,4 +1,4 @@
-//! Looking for the present list of a cluster, from nodes that are members or were.
+//! Search for the present configuration of a cluster, starting from present or former members.
 
 use super::discovery::{self, FindError};
 use crate::store::quorum::{

@@ -1,4 +1,4 @@
-//! How the nodes of a cluster are, for operators.
+//! The status of the nodes of a cluster, for operators.
 
 use crate::store::quorum::{
     nodes::carrier::{Carrier, Lost},

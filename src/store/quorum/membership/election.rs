@@ -1,4 +1,5 @@
-//! Who lives, who leads, and when this server asks for a lead itself: from what heartbeats show.
+//! Failure detection and candidacy: the living servers, the leaders, and the time at which this server becomes a
+//! candidate, from what heartbeats show.
 //!
 //! Nothing here makes the store safe: ballots do. A wrong suspicion costs a change of the leader, and a server that
 //! reads a minority of the nodes suspects nobody, so it deposes nobody either.

@@ -1,4 +1,4 @@
-//! This server as a member: its heartbeats, and whether it leaves.
+//! This server's own membership: its heartbeats, and whether it is leaving.
 
 use super::election::Election;
 use crate::sync::{AtomicU64, Mutex, Notify, Ordering};

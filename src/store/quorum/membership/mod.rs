@@ -1,4 +1,5 @@
-//! Which servers live, and which of them leads or is to lead each partition.
+//! Failure detection and elections: the servers that are alive, the leader of each partition, and the server that
+//! should lead it.
 
 pub(crate) mod election;
 pub(crate) mod member;

@@ -1,4 +1,4 @@
-//! Ways to nodes, by the names that lists of members have for them.
+//! Connections to nodes by the names that the configuration has for them.
 
 use super::{carrier::Carrier, connections::RedisNodes};
 use crate::{node::NodeUrl, telemetry::metrics::StoreMetrics};

@@ -1,4 +1,5 @@
-//! The way to nodes and back: what the protocol needs of connections, whatever the nodes are.
+//! The connection between the protocol and the nodes, as a trait: the protocol does not know that nodes are Redis
+//! servers.
 
 use crate::{
     node::Pushes,

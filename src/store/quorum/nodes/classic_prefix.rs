@@ -1,4 +1,4 @@
-//! The prefix of classic keys, which all servers of a node go by: it is fixed at the node by the first one.
+//! The prefix of classic keys. All servers of a node use the same one: the first server fixes it at the node.
 
 use super::carrier::{Carrier, Lost};
 use crate::store::quorum::paxos::node::{Ask, Mark, Said};

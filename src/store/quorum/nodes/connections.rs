@@ -1,4 +1,4 @@
-//! Nodes that are Redis servers.
+//! Connections to nodes that are Redis servers.
 
 use super::{
     carrier::{Answers, Carrier, Lost, PARCEL_BYTES_MAX},

@@ -1,6 +1,6 @@
-//! The checks of a node beside those of every Redis: what its user may do, whether it has locks of an earlier version,
-//! and which classic keys it shares. They run before a node is used, now and then while it is, and in
-//! `fencepost doctor`.
+//! Checks of a node in addition to the checks of every Redis: the rights of its user, locks of an earlier version, and
+//! classic keys that are shared. Servers run them before they use a node and from time to time afterwards; `fencepost
+//! doctor` runs them too.
 
 use super::scripts::CHANNEL;
 use crate::node::{

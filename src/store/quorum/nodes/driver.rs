@@ -1,4 +1,4 @@
-//! The driver of each node: takes requests for it from the partitions, sends them, and brings the answers back.
+//! The driver of each node: takes requests from the partitions, sends them to the node, and passes the replies back.
 
 #[cfg(test)]
 mod tests;

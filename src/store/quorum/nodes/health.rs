@@ -1,4 +1,4 @@
-//! Why nodes do not do what they are asked. Who waits for a majority is told, and so is the log.
+//! Reasons for which nodes reject requests, for the errors of calls that wait for a majority and for the log.
 
 use crate::{store::quorum::paxos::ballot::majority, sync::Mutex, telemetry::seldom::Seldom};
 use std::{sync::Arc, time::Duration};

@@ -1,4 +1,4 @@
-//! Nodes that are Redis servers: connections, scripts, and what a Redis must be like.
+//! Nodes as Redis servers: connections, scripts, and requirements.
 
 pub mod addresses;
 pub mod carrier;

@@ -1,4 +1,4 @@
-//! What this store demands of a Redis that is there before it uses it, and how the log tells of one that is not fit.
+//! Requirements of this store on a Redis, checked before the first use, and the log of a Redis that does not meet them.
 
 use super::doctor::LAYOUT;
 use crate::node::{

@@ -1,4 +1,5 @@
-//! What one node keeps of one partition, and how it answers: the pure twin of the scripts that run in Redis.
+//! The acceptor of one partition at one node: its state and its answers. The pure twin of the scripts that run in
+//! Redis.
 
 use super::{
     ballot::{Ballot, Position, Stamp, TransferId},

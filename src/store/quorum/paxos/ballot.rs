@@ -1,4 +1,4 @@
-//! Numbers and names that the protocol orders things by.
+//! Ballots, positions and ids: the numbers by which the protocol orders events.
 
 use minicbor::{Decode, Encode};
 use std::fmt;

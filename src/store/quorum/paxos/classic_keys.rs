@@ -1,4 +1,4 @@
-//! What a node keeps of classic keys: the pure twin of what Redis does.
+//! The classic keys of a node: the pure twin of Redis' behaviour.
 
 use super::{
     ballot::Position,

@@ -1,4 +1,4 @@
-//! What servers send to a node about one partition, and what it answers.
+//! Requests of servers to a node about one partition, and the node's answers.
 
 use super::{
     ballot::{Ballot, Position, Stamp, TransferId},

@@ -1,4 +1,4 @@
-//! What a leader knows of one node.
+//! The leader's knowledge of one node: acknowledged batches, or the progress of a snapshot.
 
 use super::{
     ballot::{Position, Stamp, TransferId},

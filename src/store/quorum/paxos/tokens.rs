@@ -1,4 +1,4 @@
-//! The tokens of a sequencer that goes on under another leader.
+//! The tokens of a partition across changes of its leader.
 
 /// The tokens of a sequencer that goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

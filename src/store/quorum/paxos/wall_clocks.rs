@@ -1,4 +1,4 @@
-//! Wall clocks: what tokens go on above when nobody knows which ones were drawn before.
+//! Wall clocks: the lower bound of new tokens when all earlier tokens are lost.
 //!
 //! Nothing is left then but clocks, which may differ. A store that goes on at once, above the latest clock, is ahead of
 //! the others: if all is lost again, and that clock was wrong, the next store begins below. So it waits until the

@@ -1,4 +1,4 @@
-//! Where what a leader lets out goes: to calls, streams and watchers of this server, and to other servers.
+//! Delivery of committed outcomes: to calls, streams and watchers of this server, and to other servers.
 
 use super::waiters::{Carried, QueuePlace};
 use crate::{

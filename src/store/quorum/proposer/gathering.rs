@@ -1,4 +1,4 @@
-//! A new leader and the waiters of its predecessors: they come before whoever asks next.
+//! The queue of a new leader: waiters of its predecessors come before new requests.
 
 use crate::{
     domain::time::StoreTime,

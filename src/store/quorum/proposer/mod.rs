@@ -1,5 +1,5 @@
-//! A server's part in each partition: it stands by, asks for the lead, or leads. A leader runs the rules of locks in
-//! memory and lets out what a majority of the nodes keeps.
+//! The proposer: this server's role in each partition, as standby, candidate or leader. A leader runs the rules of
+//! locks in memory and answers when a majority of the nodes has its batch.
 
 pub(crate) mod delivery;
 pub(crate) mod gathering;

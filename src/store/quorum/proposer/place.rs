@@ -1,4 +1,4 @@
-//! Where a lock is: its partition, and its hash there.
+//! The place of a lock: its partition, and its hash within the partition.
 
 use crate::domain::name::LockName;
 use xxhash_rust::xxh3::xxh3_128;

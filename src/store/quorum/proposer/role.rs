@@ -1,4 +1,5 @@
-//! A server's part in one partition: it stands by, asks for the lead, or leads. Pure but for the answers that it gives.
+//! The role of this server in one partition: standby, candidate or leader. Pure, apart from the answers that it
+//! delivers.
 
 mod memory;
 

@@ -1,4 +1,4 @@
-//! The store of a cluster that its nodes tell of: what a server uses.
+//! The store of a server: finds the configuration at the nodes, and follows changes of it.
 
 use super::QuorumStore;
 use crate::{

@@ -1,4 +1,4 @@
-//! What other servers send this one.
+//! The handler of messages from other servers.
 
 use super::{QuorumStore, list};
 use crate::{

@@ -1,4 +1,4 @@
-//! Heartbeats: this server tells all others that it lives, sees who else does, and who leads.
+//! Heartbeats: announce this server to the others, and observe which servers are alive and which of them lead.
 
 use super::QuorumStore;
 use crate::{

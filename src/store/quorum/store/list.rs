@@ -1,4 +1,4 @@
-//! Listing: partition by partition, each from its leader.
+//! Listing: asks the leader of each partition in turn.
 
 use super::{
     QuorumStore,

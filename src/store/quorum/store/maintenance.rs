@@ -1,4 +1,4 @@
-//! What is due without a command: candidacies, timers of locks, empty batches, planned changes of the leader.
+//! Periodic work: candidacies, timers of locks, empty batches, planned changes of the leader.
 
 use super::{QuorumStore, partitions::Part};
 use crate::store::quorum::{

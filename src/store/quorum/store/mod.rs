@@ -1,4 +1,4 @@
-//! The store: commands in, outcomes out.
+//! The store: takes commands and returns outcomes.
 
 mod cluster;
 mod handler;

@@ -1,4 +1,4 @@
-//! The partitions, as far as this server has to do with them.
+//! The partitions from the view of this server.
 
 use super::QuorumStore;
 use crate::{

@@ -1,4 +1,4 @@
-//! Going on with another list of nodes: a node was replaced.
+//! Reconfiguration: continues with another list of nodes after the replacement of a node.
 //!
 //! The server stays the same to clients and to other servers: it keeps its id, the calls that wait through it, and the
 //! numbers of its heartbeats and notices. What it leads it leads no more, because nothing that it asked the nodes of

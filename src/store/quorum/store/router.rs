@@ -1,4 +1,4 @@
-//! The way of a command: to the lead of its partition in this server, or to the server that has it.
+//! The router: passes a command to the leader of its partition, in this server or in another one.
 
 use super::QuorumStore;
 use crate::{

@@ -1,5 +1,5 @@
-//! With one node: heartbeats also show whether it has lost its memory, and then the servers settle who begins its next
-//! membership.
+//! With one node: heartbeats also detect that the node has lost its data, and the servers agree on the one that begins
+//! its next membership.
 
 use super::QuorumStore;
 use crate::{

@@ -1,4 +1,4 @@
-//! What one server sees, and when it asks for a lead by that.
+//! Elections from the view of one server: its view of nodes and servers, and the time of its candidacy.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The driver with partitions and a node that are scripted: no store, no Redis.
+//! The driver with scripted partitions and a scripted node, without a store and without Redis.
 
 use super::*;
 use crate::{

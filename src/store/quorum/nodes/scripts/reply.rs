@@ -1,4 +1,4 @@
-//! What the scripts reply: lists that begin with a word. Those of many requests reply a list of such lists.
+//! Replies of the scripts: lists whose first item is a word. The reply to several requests is a list of such lists.
 
 use super::bytes::Taken;
 use crate::{

@@ -1,4 +1,4 @@
-//! The arguments of each request. The scripts say what they are.
+//! The arguments of each request, in the order in which the scripts read them.
 
 use super::{
     STAGED_SECONDS,

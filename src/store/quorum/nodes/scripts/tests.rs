@@ -1,4 +1,4 @@
-//! Grouping, bounds, and replies that no script makes.
+//! Grouping of requests, bounds, and replies that no script sends.
 
 use super::*;
 use crate::store::{

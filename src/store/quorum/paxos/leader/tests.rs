@@ -1,4 +1,4 @@
-//! Leaders, answer by answer.
+//! The leader, answer by answer.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a server keeps, tells and decides.
+//! Memories that a server keeps, its messages about them, and its decisions.
 
 use super::*;
 

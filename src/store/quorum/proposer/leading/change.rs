@@ -1,4 +1,4 @@
-//! Changes of the leader: who was queued before comes first, and a planned change loses nothing.
+//! Changes of the leader: the queue keeps its order, and a planned change loses nothing.
 
 use super::{Lead, Pending, bridge::Work};
 use crate::{

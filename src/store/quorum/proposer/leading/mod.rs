@@ -1,4 +1,5 @@
-//! Leading a partition: turns of the rules in memory, whose answers leave when a majority has their batch.
+//! The leader of a partition: runs turns of the rules in memory, and releases their answers when a majority has their
+//! batch.
 
 mod bridge;
 mod change;

@@ -1,4 +1,4 @@
-//! What turns hold back until a majority has their batch.
+//! Answers and notices that wait until a majority has their batch.
 
 use super::Lead;
 use crate::{

@@ -1,4 +1,4 @@
-//! Going on from what a leader has in memory, when the only node has lost what it kept.
+//! Recovery from the leader's memory after the only node has lost its data.
 
 use super::Lead;
 use crate::{

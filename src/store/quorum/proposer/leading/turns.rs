@@ -1,4 +1,4 @@
-//! Turns of the rules, in memory. What they cause is held back, but for hints.
+//! Turns of the rules in memory. All of their effects but hints are held back until commit.
 
 use super::{
     Lead, Pending,

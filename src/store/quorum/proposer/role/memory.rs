@@ -1,5 +1,5 @@
-//! One node: what a server keeps of a partition in memory, also when it leads it no more, and what it does with that
-//! when the node has lost its memory. [`Alone`] has the rules.
+//! With one node: the copy of a partition that a server keeps in memory, even after it has stopped leading, and its use
+//! when the node has lost its data. [`Alone`] has the rules.
 
 use super::{Proposer, Role};
 use crate::{

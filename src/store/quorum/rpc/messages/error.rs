@@ -1,4 +1,4 @@
-//! Why what another server sent cannot be read.
+//! Errors of messages from other servers that cannot be decoded.
 
 use super::LAYOUT;
 

@@ -1,4 +1,4 @@
-//! Parcels: the number of the layout in one byte, the sender, the frames.
+//! Parcels: one byte with the number of the layout, the sender, the frames.
 
 use super::{
     Frame, FrameError, HEARTBEAT_BYTES_MAX, Heartbeat, LAYOUT, LIST_MAX, MESSAGES_MAX, PARCEL_BYTES_FULL, Parcel,

@@ -1,4 +1,4 @@
-//! What follows a step or a batch: keys that are to say something else, and locks that are polled.
+//! The work after a step or a batch: updates of classic keys, and locks that are polled.
 
 use super::{Bridge, KeyState, Lead, Wish, Work, wishes};
 use crate::{

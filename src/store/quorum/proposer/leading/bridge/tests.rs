@@ -1,4 +1,4 @@
-//! A leader whose locks are shared with classic clients, before a node that is its twin.
+//! A leader that shares locks with classic clients, and the pure twin of a node.
 
 mod random;
 

@@ -1,4 +1,4 @@
-//! Which step at a classic key comes before which work.
+//! The step at a classic key that a turn needs first.
 
 use super::{Lead, Work};
 use crate::{

@@ -1,4 +1,4 @@
-//! Parcels and what servers tell: each field comes back, nothing that is read makes the server panic, the bytes do not
+//! Parcels and heartbeats: each field survives a round trip, no input makes the server panic, and the bytes do not
 //! change unnoticed.
 
 mod bytes;

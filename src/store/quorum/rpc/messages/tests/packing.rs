@@ -1,4 +1,4 @@
-//! How frames are packed into parcels.
+//! Packing of frames into parcels.
 
 use super::*;
 use crate::{

@@ -1,4 +1,4 @@
-//! What is no parcel, or says what no server tells.
+//! Bytes that are not a parcel, and values that no server sends.
 
 use super::*;
 use crate::{domain::name::Reason, store::quorum::nodes::carrier::PARCEL_BYTES_MAX};

@@ -1,5 +1,5 @@
-//! Commands, classic clients, lost connections and late messages in random order: no lease stands beside a key that is
-//! not its own.
+//! Commands, classic clients, lost connections and late messages in random order: a lease never coexists with a foreign
+//! key.
 
 use super::*;
 use proptest::{collection::vec, prelude::*};
