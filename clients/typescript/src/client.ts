@@ -9,8 +9,9 @@ import { now } from "./clock.js";
 import { Core } from "./core.js";
 import { ClientClosed, Contended, LockLost } from "./errors.js";
 import { HOLDER_BYTES_MAX, RETRY_FOR_MS, TOKEN_MAX } from "./facts.js";
+import { HeldLock } from "./held.js";
 import { infoFrom, type LockInfo, type TokenStatus, tokenStatusFrom, type WatchEvent } from "./info.js";
-import { Lock } from "./lock.js";
+import type { Lock } from "./lock.js";
 import { Log, type Logger } from "./log.js";
 import { release } from "./releasing.js";
 import { type AcquireOptions, request } from "./request.js";
@@ -113,7 +114,7 @@ export class Client implements AsyncDisposable {
     try {
       const acquired = core.awake.during(() => acquiring.run());
       core.acquiring(acquired);
-      return new Lock(core, await acquired, onAtRisk);
+      return new HeldLock(core, await acquired, onAtRisk);
     } finally {
       core.onClose.delete(stop);
       signal?.removeEventListener("abort", stop);

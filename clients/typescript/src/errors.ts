@@ -85,6 +85,11 @@ interface LossOptions extends ErrorOptions {
   readonly isOwn?: boolean;
 }
 
+/** The same loss with the stack of its caller: it was made when the lease ended. */
+export function here({ lockName, token, reason, successorToken, isOwn }: LockLost): LockLost {
+  return new LockLost(lockName, token, reason, successorToken, { isOwn });
+}
+
 function why(reason: LossReason, isOwn = false): string {
   if (reason === "closed") return "not held: its client was closed";
   if (reason === "released" && isOwn) return "not held: it was released";

@@ -1,0 +1,139 @@
+/** A lock that a server has granted. */
+import { inspect } from "node:util";
+import { now } from "./clock.js";
+import type { Core } from "./core.js";
+import { here, LockLost } from "./errors.js";
+import { releaseWhenForgotten } from "./forgotten.js";
+import type { Released } from "./info.js";
+import type { Lease, LeaseListener } from "./lease.js";
+import type { Lock } from "./lock.js";
+import { release } from "./releasing.js";
+import { callSite, traced } from "./traced.js";
+import type { End } from "./wire.js";
+
+export class HeldLock implements Lock {
+  readonly #core: Core;
+  readonly #lease: Lease;
+  #controller: AbortController | undefined;
+  #thrown = false;
+
+  constructor(core: Core, lease: Lease, onAtRisk?: (lock: Lock) => void) {
+    this.#core = core;
+    this.#lease = lease;
+    lease.listener = HeldLock.#listener(core, lease, new WeakRef(this), onAtRisk);
+    releaseWhenForgotten(this, core, lease);
+  }
+
+  get name(): string {
+    return this.#lease.name;
+  }
+
+  get token(): number {
+    return this.#lease.token;
+  }
+
+  get grantId(): string {
+    return this.#lease.grantId;
+  }
+
+  get holder(): string {
+    return this.#lease.holder;
+  }
+
+  get previousEnd(): End {
+    return this.#lease.previousEnd;
+  }
+
+  get ttl(): number {
+    return this.#lease.ttl;
+  }
+
+  get signal(): AbortSignal {
+    const loss = this.#lease.loss(now());
+    if (loss === undefined) this.#lease.pinned = this;
+    this.#controller ??= new AbortController();
+    if (loss !== undefined) this.#controller.abort(loss);
+    return this.#controller.signal;
+  }
+
+  get status(): "held" | "at-risk" | "lost" | "released" {
+    const loss = this.#lease.loss(now());
+    if (loss !== undefined) return loss.reason === "released" ? "released" : "lost";
+    return this.#lease.isAtRisk ? "at-risk" : "held";
+  }
+
+  valid(): boolean {
+    return this.#lease.loss(now()) === undefined;
+  }
+
+  remaining(): number {
+    return this.#lease.remaining(now());
+  }
+
+  throwIfLost(): void {
+    const loss = this.#lease.loss(now());
+    if (loss === undefined) return;
+    this.#thrown = true;
+    throw here(loss);
+  }
+
+  release(): Promise<Released> {
+    const released = traced(() => release(this.#core, this.#lease), callSite());
+    // A caller that does not wait for it is not told, and no unhandled rejection ends the process.
+    released.catch(() => undefined);
+    return released;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const loss = this.#lease.loss(now());
+    const released = this.release();
+    if (loss !== undefined && loss.reason !== "released") {
+      if (this.#thrown) return;
+      throw here(loss);
+    }
+    try {
+      const { end, successorToken } = await released;
+      if (end === "released") return;
+      throw new LockLost(this.name, this.token, end === "unspecified" ? "unknown" : end, successorToken);
+    } catch (error) {
+      if (error instanceof LockLost) throw error;
+      // Not confirmed: the lease ends by its TTL, and the work of the block was done with the lock.
+    }
+  }
+
+  toString(): string {
+    return `${this.name} (token ${String(this.token)}, ${this.status})`;
+  }
+
+  /** For `console.log`. */
+  [inspect.custom](): string {
+    return `Lock ${this.toString()}`;
+  }
+
+  /** Tells the holder about the lease. It refers to the lock weakly: `forgotten.ts` says why. */
+  static #listener(
+    core: Core,
+    { name, token }: Lease,
+    lock: WeakRef<HeldLock>,
+    onAtRisk: ((lock: Lock) => void) | undefined,
+  ): LeaseListener {
+    return {
+      lost: (loss) => {
+        const held = lock.deref();
+        if (held) held.#controller?.abort(loss);
+        if (!loss.isOwn) core.log.warn(loss.message, { lock: name, token });
+      },
+      atRisk: (cause, remaining) => {
+        const left = `${(remaining / 1000).toFixed(1)} s`;
+        const text = `renewals of ${name} fail, it is valid for another ${left}: ${cause}`;
+        core.log.warn(text, { lock: name, token, cause });
+        const held = lock.deref();
+        // In a task of its own: an error in user code must not end the loop that answers the server.
+        if (onAtRisk && held) setImmediate(onAtRisk, held);
+      },
+      recovered: () => {
+        core.log.info(`${name} is renewed again`, { lock: name, token });
+      },
+    };
+  }
+}
