@@ -3,6 +3,7 @@ import { inspect } from "node:util";
 import test from "node:test";
 import { Client, Contended, ClientClosed, type Lock, LockLost, Refused, TimedOut } from "../src/index.js";
 import { connect, hold, start, until } from "./support/index.js";
+import { Proxy } from "./support/proxy.js";
 
 void test("a lock is held past its TTL, and released once", async (t) => {
   const server = await start(t);
@@ -221,6 +222,18 @@ void test("close releases what is held, and ends what waits", async (t) => {
   await client.close();
   const [locks] = [await connect(t, server).get("a")];
   assert.deepEqual([locks.holders, locks.waiters], [[], 0]);
+});
+
+void test("a lock is renewed while others are acquired one after another", async (t) => {
+  const server = await start(t);
+  const proxy = await Proxy.start(t, server.address);
+  const client = connect(t, proxy.address);
+  const kept = await client.lock("kept", { ttl: 3000 });
+  const until = performance.now() + 3500;
+  const others: Lock[] = [];
+  while (performance.now() < until) others.push(await client.lock(`other/${String(others.length)}`, { ttl: 3000 }));
+  assert.ok(kept.valid() && others.at(-1)?.valid());
+  assert.equal(proxy.connections, 1, "nobody missed a renewal");
 });
 
 void test("a thousand locks on one client", async (t) => {

@@ -1,7 +1,12 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { Code } from "@connectrpc/connect";
-import { Detached_Reason as Reason, RenewResponse_Outcome as Renewal } from "../src/gen/fencepost/v1/lock_pb.js";
+import {
+  Detached_Reason as Reason,
+  LeaseEnd,
+  RenewResponse_Outcome as Renewal,
+} from "../src/gen/fencepost/v1/lock_pb.js";
+import { LockLost } from "../src/index.js";
 import { duration } from "../src/wire.js";
 import { connect, until } from "./support/index.js";
 import { failed, granted, type Response, scripted } from "./support/scripted.js";
@@ -129,6 +134,23 @@ void test("after the loss of a session, a lease may be attached again once more"
   await until("it is attached again", () => attempts.length === 3);
   assert.deepEqual(attempts, [2, 3, 4]);
   assert.equal(lock.status, "held");
+});
+
+void test("a lock that is lost says who holds it now, and so does its release", async (t) => {
+  const end = LeaseEnd.REVOKED;
+  const server = await scripted(t, {
+    acquire: ({ handle }) => [
+      granted("a", 1, 60_000),
+      { message: { case: "lost", value: { handle, end, successorToken: 2n } } },
+    ],
+  });
+  const lock = await connect(t, server, { logger: null }).lock("a", { ttl: 60_000 });
+  await until("it is lost", () => !lock.valid());
+  const loss: unknown = lock.signal.reason;
+  assert.ok(loss instanceof LockLost);
+  assert.deepEqual([loss.reason, loss.successorToken, lock.status], ["revoked", 2, "lost"]);
+  assert.match(loss.message, /; token 2 holds it now$/);
+  assert.deepEqual(await lock.release(), { end: "revoked", successorToken: 2 });
 });
 
 void test("nobody waits for the release of a lock that is over, but close does", async (t) => {

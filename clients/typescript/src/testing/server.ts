@@ -4,36 +4,47 @@ import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { order } from "./faults.js";
 
 /** How long a server may take to start, in milliseconds, and how often its port file is looked for. */
 const START_TIMEOUT_MS = 20_000;
 const POLL_MS = 10;
 /** The most characters of the log that are kept. */
 const LOG_MAX = 100_000;
-/** It has one port, with what operators do too, so that a test can revoke a lease or drain the server. */
+/** The port of the API has what operators do too, so that a test can drain the server. */
 const ADMIN = ["--admin-listen", "none", "--admin-service", "everywhere"];
+/** The last line of the port file has this port's address. */
+const FAULTS = ["--test-faults", "127.0.0.1:0"];
 
 /** Options of a server for tests. */
 export interface ServerOptions {
   /** The program. Default: the environment variable `FENCEPOST_BIN`, else `fencepost` on the `PATH`. */
   readonly binary?: string;
-  /** More arguments of `fencepost serve`, such as `["--store", "redis://127.0.0.1:6379"]`. */
+  /**
+   * More arguments of `fencepost serve`, such as `["--ttl-min", "50ms"]`. With `["--store", "redis://127.0.0.1:6379"]`,
+   * {@link Server.lose} and {@link Server.dropReply} are refused.
+   */
   readonly arguments?: readonly string[];
   /** Where it listens. Default: a free port of 127.0.0.1. */
   readonly listen?: string;
 }
 
 /**
- * A real server in a process of its own, with the memory store unless the arguments name another one.
+ * A real server in a process of its own, with the memory store unless the arguments name another one. It loses locks
+ * and replies on demand.
  *
  * ```ts
  * await using server = await Server.start();
  * await using client = new Client({ servers: server.address });
+ * const lock = await client.lock("orders/42");
+ * await server.lose("orders/42"); // lock.signal aborts
  * ```
  */
 export class Server implements AsyncDisposable {
   /** Where it listens, as a client takes it. */
   readonly address: string;
+  /** Where it takes orders; `undefined` if it has a store that others may use. */
+  readonly #faults: string | undefined;
   readonly #process: ChildProcess;
   readonly #folder: string;
   readonly #exited: Promise<unknown>;
@@ -41,8 +52,15 @@ export class Server implements AsyncDisposable {
     this.#process.kill("SIGKILL");
   };
 
-  private constructor(address: string, child: ChildProcess, folder: string, exited: Promise<unknown>) {
+  private constructor(
+    address: string,
+    faults: string | undefined,
+    child: ChildProcess,
+    folder: string,
+    exited: Promise<unknown>,
+  ) {
     this.address = address;
+    this.#faults = faults;
     this.#process = child;
     this.#folder = folder;
     this.#exited = exited;
@@ -52,11 +70,13 @@ export class Server implements AsyncDisposable {
   /** Starts a server, and waits until it listens. @throws Error with the server's log if it does not start. */
   static async start(options: ServerOptions = {}): Promise<Server> {
     const { binary = process.env["FENCEPOST_BIN"] ?? "fencepost", listen = "127.0.0.1:0" } = options;
+    const more = options.arguments ?? [];
+    const store = storeArguments(more);
     const folder = mkdtempSync(join(tmpdir(), "fencepost-"));
     const portFile = join(folder, "port");
     const child = spawn(
       binary,
-      ["serve", "--listen", listen, "--port-file", portFile, ...ADMIN, ...(options.arguments ?? [])],
+      ["serve", "--listen", listen, "--port-file", portFile, ...ADMIN, ...store, ...more],
       { stdio: ["ignore", "ignore", "pipe"] },
     );
     let log = "";
@@ -66,8 +86,11 @@ export class Server implements AsyncDisposable {
     const exited = once(child, "close").catch(() => undefined);
     const deadline = Date.now() + START_TIMEOUT_MS;
     for (;;) {
-      const address = firstLine(portFile);
-      if (address !== undefined) return new Server(address, child, folder, exited);
+      const [address, ...others] = linesOf(portFile);
+      if (address !== undefined) {
+        const faults = store.length > 0 ? others.at(-1) : undefined;
+        return new Server(address, faults, child, folder, exited);
+      }
       if (failed !== undefined || child.exitCode !== null || Date.now() > deadline) {
         child.kill("SIGKILL");
         rmSync(folder, { recursive: true, force: true });
@@ -85,6 +108,23 @@ export class Server implements AsyncDisposable {
   /** Whether its process has ended. */
   get hasExited(): boolean {
     return this.#process.exitCode !== null || this.#process.signalCode !== null;
+  }
+
+  /**
+   * Revokes the lease of a lock, as an operator may: `lock.signal` of its holder aborts.
+   *
+   * @throws Error if nobody holds the lock
+   */
+  async lose(name: string): Promise<void> {
+    await order(this.#orders(), "/lose", name);
+  }
+
+  /**
+   * Loses the reply to the next acquire, release or renewal that succeeds, and cuts all connections: what was asked for
+   * is done, and the client asks again. Each call loses one reply.
+   */
+  async dropReply(): Promise<void> {
+    await order(this.#orders(), "/drop-reply");
   }
 
   /** Stops the process from running, as a machine under load does (`SIGSTOP`). */
@@ -114,14 +154,25 @@ export class Server implements AsyncDisposable {
   [Symbol.asyncDispose](): Promise<void> {
     return this.stop();
   }
+
+  #orders(): string {
+    if (this.#faults === undefined) throw new Error("only a server with the memory store loses locks and replies");
+    return this.#faults;
+  }
 }
 
-/** The first line of a file, once it is there as a whole. */
-function firstLine(file: string): string | undefined {
+/** What the store needs beside these arguments. The program refuses to have faults with a store that others may use. */
+function storeArguments(more: readonly string[]): readonly string[] {
+  const store = /^--store[\n=](.*)/m.exec(more.join("\n"))?.[1];
+  if (store === undefined) return ["--store", "memory:", ...FAULTS];
+  return store === "memory:" ? FAULTS : [];
+}
+
+/** The lines of a file; none until it is there. The server writes it beside its path, and renames it. */
+function linesOf(file: string): string[] {
   try {
-    const [line, ...rest] = readFileSync(file, "utf8").split("\n");
-    return rest.length > 0 ? line : undefined;
+    return readFileSync(file, "utf8").split("\n").slice(0, -1);
   } catch {
-    return undefined;
+    return [];
   }
 }
