@@ -9,7 +9,8 @@ import type { End } from "./wire.js";
  * Send {@link token} with every write to the store that the lock protects, and have the store refuse lower tokens (the
  * guards of this package do that). The token, not the lease, stops a holder that was paused.
  *
- * New versions of this package may add members.
+ * Unit tests of code that takes a lock pass a `FakeLock` of `@fencepost/client/testing`. New versions of this package
+ * may add members.
  */
 export interface Lock extends AsyncDisposable {
   /** The lock's name. */

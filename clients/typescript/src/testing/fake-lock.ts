@@ -1,0 +1,117 @@
+/** A lock for unit tests: no server and no clock decide about it, but the test. */
+import { randomUUID } from "node:crypto";
+import { inspect } from "node:util";
+import { here, LockLost, type LossReason } from "../errors.js";
+import type { Released } from "../info.js";
+import type { Lock } from "../lock.js";
+import type { End } from "../wire.js";
+
+/** What code under test reads of the lock. */
+export interface FakeLockOptions {
+  /** Default: 1. */
+  readonly token?: number;
+  /** Default: a random UUID. */
+  readonly grantId?: string;
+  /** Default: `fake`. */
+  readonly holder?: string;
+  /** Default: `unspecified`. */
+  readonly previousEnd?: End;
+  /** In milliseconds. While the lock is held, all of it remains. Default: 30,000. */
+  readonly ttl?: number;
+}
+
+/**
+ * A {@link Lock} for unit tests of code that takes one. It is held until the test loses it, or until it is released.
+ *
+ * ```ts
+ * const lock = new FakeLock("orders/42", { token: 7 });
+ * const working = work(lock);
+ * lock.lose();
+ * await assert.rejects(working, LockLost);
+ * assert.ok(lock.isReleased);
+ * ```
+ */
+export class FakeLock implements Lock {
+  readonly name: string;
+  readonly token: number;
+  readonly grantId: string;
+  readonly holder: string;
+  readonly previousEnd: End;
+  readonly ttl: number;
+  readonly signal: AbortSignal;
+  /** Whether renewals fail, as {@link status} says while the lock is held. A test may set it. */
+  isAtRisk = false;
+  readonly #controller = new AbortController();
+  #loss: LockLost | undefined;
+  #isReleased = false;
+  #thrown = false;
+
+  constructor(name: string, options: FakeLockOptions = {}) {
+    this.name = name;
+    this.token = options.token ?? 1;
+    this.grantId = options.grantId ?? randomUUID();
+    this.holder = options.holder ?? "fake";
+    this.previousEnd = options.previousEnd ?? "unspecified";
+    this.ttl = options.ttl ?? 30_000;
+    this.signal = this.#controller.signal;
+  }
+
+  /** Whether the code under test has released it, held or lost. */
+  get isReleased(): boolean {
+    return this.#isReleased;
+  }
+
+  /** Loses it, as a server or the clock does. A lock that is not held stays as it is. */
+  lose(reason: Exclude<LossReason, "released" | "closed"> = "revoked", successorToken?: number): void {
+    this.#end(new LockLost(this.name, this.token, reason, successorToken));
+  }
+
+  get status(): Lock["status"] {
+    if (this.#loss !== undefined) return this.#loss.reason === "released" ? "released" : "lost";
+    return this.isAtRisk ? "at-risk" : "held";
+  }
+
+  valid(): boolean {
+    return this.#loss === undefined;
+  }
+
+  remaining(): number {
+    return this.valid() ? this.ttl : 0;
+  }
+
+  throwIfLost(): void {
+    if (this.#loss === undefined) return;
+    this.#thrown = true;
+    throw here(this.#loss);
+  }
+
+  release(): Promise<Released> {
+    this.#isReleased = true;
+    const own = new LockLost(this.name, this.token, "released", undefined, { isOwn: true });
+    const { reason, successorToken } = this.#end(own);
+    return Promise.resolve({ end: reason === "silence" ? "unspecified" : (reason as End), successorToken });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const { end } = await this.release();
+    if (this.#loss !== undefined && end !== "released" && !this.#thrown) throw here(this.#loss);
+  }
+
+  toString(): string {
+    return `${this.name} (token ${String(this.token)}, ${this.status})`;
+  }
+
+  /** For `console.log`. */
+  [inspect.custom](): string {
+    return `FakeLock ${this.toString()}`;
+  }
+
+  /** It ends once, for the first reason. */
+  #end(loss: LockLost): LockLost {
+    if (this.#loss === undefined) {
+      this.#loss = loss;
+      this.#controller.abort(loss);
+    }
+    return this.#loss;
+  }
+}
