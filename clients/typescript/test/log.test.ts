@@ -1,19 +1,12 @@
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
-import test, { type TestContext } from "node:test";
+import test from "node:test";
 import { Client, type Logger } from "../src/index.js";
-import { FakeServer } from "../src/testing/index.js";
-import { aborted, after, connect, hold, start, until } from "./support/index.js";
+import { aborted, connect, hold, start, until } from "./support/index.js";
 import { Kept } from "./support/logger.js";
 import { Proxy } from "./support/proxy.js";
 import { redis } from "./support/redis.js";
 import { granted, scripted } from "./support/scripted.js";
-
-async function fake(t: TestContext): Promise<FakeServer> {
-  const server = await FakeServer.start();
-  after(t, () => server.stop());
-  return server;
-}
 
 void test("renewals that fail and work again are told once each", async (t) => {
   const store = await redis(t);
@@ -31,13 +24,13 @@ void test("renewals that fail and work again are told once each", async (t) => {
 });
 
 void test("a lock that is lost is told, one that is released is not", async (t) => {
-  const server = await fake(t);
+  const server = await start(t);
   const logger = new Kept();
   const client = connect(t, server.address, { logger });
   const [lost, released] = [await client.lock("a"), await client.lock("b")];
   const { signal, token } = lost;
   await released.release();
-  server.lose("a");
+  await server.lose("a");
   await aborted(signal);
   assert.deepEqual(logger.lines, [`warn a (token ${String(token)}) is lost: the lease was revoked`]);
   assert.deepEqual(logger.fields, [{ lock: "a", token }]);
@@ -74,7 +67,7 @@ void test("a release that is given up in the background is told, and no lease id
 });
 
 void test("a logger that throws or rejects costs no lock", async (t) => {
-  const server = await fake(t);
+  const server = await start(t);
   const fail = () => {
     throw new Error("of the logger");
   };
@@ -83,14 +76,14 @@ void test("a logger that throws or rejects costs no lock", async (t) => {
     const logger: Logger = { debug: log, info: log, warn: log, error: log };
     const client = connect(t, ["127.0.0.1:1", server.address], { logger });
     const lock = await client.lock("a");
-    server.lose("a");
+    await server.lose("a");
     await aborted(lock.signal);
     await (await client.lock("a")).release();
   }
 });
 
 void test("by default warnings go to the console, and nothing does if the logger is null", async (t) => {
-  const server = await fake(t);
+  const server = await start(t);
   const seen: unknown[] = [];
   const { warn, info } = console;
   t.after(() => Object.assign(console, { warn, info }));
@@ -99,7 +92,7 @@ void test("by default warnings go to the console, and nothing does if the logger
   for (const logger of [undefined, null]) {
     const client = connect(t, ["127.0.0.1:1", server.address], logger === null ? { logger } : {});
     const { signal, token } = await client.lock("a");
-    server.lose("a");
+    await server.lose("a");
     await aborted(signal);
     const line = [`a (token ${String(token)}) is lost: the lease was revoked`, { lock: "a", token }];
     assert.deepEqual(seen.splice(0), logger === null ? [] : [line]);

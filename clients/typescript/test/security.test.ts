@@ -4,9 +4,8 @@ import { inspect } from "node:util";
 import test from "node:test";
 import * as facts from "../src/facts.js";
 import { Client, ClientClosed, type TlsOptions } from "../src/index.js";
-import { FakeServer } from "../src/testing/index.js";
 import { certificates, folderOf } from "./support/certificates.js";
-import { after, connect, start, until } from "./support/index.js";
+import { connect, start, until } from "./support/index.js";
 
 void test("TLS with certificates on both sides, from options and from the environment", async (t) => {
   const folder = folderOf(t);
@@ -98,8 +97,7 @@ void test("a token that cannot be had is an error of the call", async (t) => {
 });
 
 void test("a token that cannot be had for a moment costs no lock", async (t) => {
-  const server = await FakeServer.start();
-  after(t, () => server.stop());
+  const server = await start(t);
   let [asked, isDown] = [0, false];
   const token = () => {
     asked += 1;
@@ -109,7 +107,7 @@ void test("a token that cannot be had for a moment costs no lock", async (t) => 
   const client = connect(t, server.address, { token });
   const lock = await client.lock("a", { ttl: 3000 });
   isDown = true;
-  server.dropReply();
+  await server.dropReply();
   await assert.rejects(client.tryLock("b"), { name: "Refused", code: "UNAUTHENTICATED", message: /no token today/ });
   const tries = asked;
   await until("the session asks again, for the lock", () => asked > tries);

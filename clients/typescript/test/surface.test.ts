@@ -4,8 +4,7 @@ import { readFileSync } from "node:fs";
 import { inspect } from "node:util";
 import test from "node:test";
 import { type AcquireOptions, Client, type ClientOptions, FencepostError, VERSION } from "../src/index.js";
-import { FakeServer } from "../src/testing/index.js";
-import { aborted, after, connect, findUp, start } from "./support/index.js";
+import { aborted, connect, findUp, start } from "./support/index.js";
 import { granted, scripted } from "./support/scripted.js";
 
 void test("an argument that is wrong is named, with its rule and its value", async () => {
@@ -59,8 +58,7 @@ async function stackOf(work: () => Promise<unknown>): Promise<string> {
 }
 
 void test("the stack of an error has the line of its caller", async (t) => {
-  const server = await FakeServer.start();
-  after(t, () => server.stop());
+  const server = await start(t);
   const client = connect(t, server.address, { timeout: 500, logger: null });
   const nowhere = connect(t, "127.0.0.1:1", { timeout: 100 });
   const closed = new Client({ servers: server.address });
@@ -68,7 +66,7 @@ void test("the stack of an error has the line of its caller", async (t) => {
   const held = await client.lock("held");
   const lost = await client.lock("lost");
   const { signal } = lost;
-  server.lose("lost");
+  await server.lose("lost");
   await aborted(signal);
   // Each is a function with a name, which the stack has to have.
   const calls: Record<string, () => Promise<unknown>> = {
@@ -89,7 +87,7 @@ void test("the stack of an error has the line of its caller", async (t) => {
     async lostInsideByCaller() {
       await client.using("mine", async (lock) => {
         const { signal } = lock;
-        server.lose("mine");
+        await server.lose("mine");
         await aborted(signal);
       });
     },

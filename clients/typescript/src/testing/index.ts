@@ -1,4 +1,3 @@
 /** Helpers for tests of programs that use this package. */
 export { FakeLock, type FakeLockOptions } from "./fake-lock.js";
-export { FakeServer } from "./fake.js";
 export { Server, type ServerOptions } from "./server.js";

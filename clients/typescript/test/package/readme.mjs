@@ -79,8 +79,26 @@ const BLOCKS = [
      process.kill(process.pid, "SIGTERM");`,
   ],
   ["logger: console", `import { Client } from "@fencepost/client";`, `await (await client.lock("log")).release();`],
-  ["Server.start()", `import { Client } from "@fencepost/client";`, `await client.lock("a");`],
-  ["FakeServer.start()", `import { Client } from "@fencepost/client";`, "if (!lock.signal.aborted) server.resume();"],
+  [
+    "Server.start()",
+    `import { Client } from "@fencepost/client";`,
+    `server.resume();
+     const next = await client.lock("orders/42");
+     if (lock.valid() || next.token !== lock.token + 1) throw new Error(String([lock, next]));`,
+  ],
+  [
+    "new FakeLock(",
+    `import assert from "node:assert/strict";
+     import { type Lock, LockLost } from "@fencepost/client";
+     const work = async (lock: Lock) => {
+       try {
+         await new Promise((_, reject) => lock.signal.addEventListener("abort", () => reject(lock.signal.reason)));
+       } finally {
+         await lock.release();
+       }
+     };`,
+    "",
+  ],
 ];
 
 const blocks = [...readFileSync("node_modules/@fencepost/client/README.md", "utf8").matchAll(/^```ts\n(.*?)^```$/gms)];

@@ -1,6 +1,6 @@
 import { Client, type Lock, LockLost, type LossReason } from "@fencepost/client";
 import { type Fenced, redis, type sqlite, StaleToken } from "@fencepost/client/guards";
-import { FakeServer, Server, type ServerOptions } from "@fencepost/client/testing";
+import { FakeLock, type FakeLockOptions, Server, type ServerOptions } from "@fencepost/client/testing";
 
 const client: Client = new Client({ servers: ["a", "b:1"], token: () => Promise.resolve("t"), tls: { caFile: "ca" } });
 const value: number = await client.using("a", { ttl: 1000, wait: 1 }, async (lock: Lock, signal: AbortSignal) => {
@@ -18,11 +18,15 @@ for await (const { name, holders } of client.list("a")) console.log(name, holder
 for await (const { kind } of client.watch("a")) if (kind === "missed") break;
 const options: ServerOptions = { arguments: ["--ttl-min", "50ms"] };
 await using server = await Server.start(options);
-await using fake = await FakeServer.start();
-fake.lose(fake.address);
+await server.lose(server.address);
+await server.dropReply();
+const fakeOptions: FakeLockOptions = { token: 7, previousEnd: "expired" };
+const fake = new FakeLock("a", fakeOptions);
+const held: Lock = fake;
+if (held.status === "at-risk" || fake.isReleased) fake.lose("silence", 8);
 // @ts-expect-error Durations are numbers of milliseconds.
 await client.lock(server.address, { ttl: "10s" });
-const fenced: Fenced = lock;
+const fenced: Fenced = [lock, fake][0] ?? fake;
 declare const client2: redis.IoRedis;
 declare const database: sqlite.Database;
 await redis.write(client2, fenced, { fence: "a", script: "return 1", arguments: [1, "b"] });
