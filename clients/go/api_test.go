@@ -135,6 +135,11 @@ func TestGetListAndCheckToken(t *testing.T) {
 			t.Errorf("token %d: got %+v, want %v", token, check, want)
 		}
 	}
+	must(t, held.Release(ctx))
+	check, err := client.CheckToken(ctx, "orders/0", held.Token())
+	if err != nil || check.Status != fencepost.TokenEnded {
+		t.Fatalf("got %+v, %v", check, err)
+	}
 }
 
 func TestWatchReportsEvents(t *testing.T) {

@@ -16,12 +16,12 @@ import (
 	"github.com/fencepost/fencepost-go/fenceposttest"
 )
 
-// Callers give up at any moment, answers get lost, the server pauses and revokes. Whatever happens, no two callers are
-// in a lock, and afterwards all locks are free: none was granted to somebody who has gone.
+// Callers give up at any moment, replies get lost, and the server pauses. Whatever happens, no two callers are in a
+// lock, and afterwards all locks are free: none was granted to somebody who has gone.
 func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	const names, callers, rounds, ttl = 3, 8, 40, 10 * time.Minute
-	server := fenceposttest.StartFake(t)
+	server := fenceposttest.Start(t)
 	clients := []*fencepost.Client{newClient(t, server.Address), newClient(t, server.Address)}
 	var inside [names]atomic.Int32
 	work := func(client *fencepost.Client) {
@@ -61,11 +61,11 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	for running := true; running; {
 		switch rand.IntN(3) {
 		case 0:
-			server.DropReply()
+			must(t, server.DropReply())
 		case 1:
-			server.Pause()
+			must(t, server.Pause())
 			time.Sleep(rand.N(100 * time.Millisecond))
-			server.Resume()
+			must(t, server.Resume())
 		}
 		select {
 		case <-ended:

@@ -185,7 +185,7 @@ func TestAWrongServerBesideARightOneIsPassedOver(t *testing.T) {
 	serving.Go(func() { _ = foreign.Serve(listener) })
 	defer func() { foreign.Stop(); serving.Wait() }()
 	wrong := []string{web.Listener.Addr().String(), listener.Addr().String()}
-	right := fenceposttest.StartFake(t)
+	right := fenceposttest.Start(t)
 	client := newClient(t, append(wrong, right.Address)...)
 	must(t, acquire(t, client, "orders/42").Release(testContext(t)))
 	if _, err := client.Get(testContext(t), "orders/42"); err != nil {

@@ -70,10 +70,10 @@ func TestAServerThatIsAwayAndALossAreLoggedOnce(t *testing.T) {
 
 func TestAReleaseThatGivesUpIsLogged(t *testing.T) {
 	t.Parallel()
-	server := fenceposttest.StartFake(t)
+	server := fenceposttest.Start(t)
 	client, log := newJournal(t, server.Address)
 	lock := acquire(t, client, "orders/42", fencepost.WithTTL(time.Second))
-	server.Stop()
+	server.Kill()
 	_ = lock.Release(testContext(t))
 	eventually(t, "it gives up", func() bool { return len(log.with("could not be released in the background")) > 0 })
 	got := log.with("could not be released in the background")
@@ -145,7 +145,7 @@ func (l *badLogger) Handle(ctx context.Context, _ slog.Record) error {
 
 func TestALoggerThatPanicsCostsNoLock(t *testing.T) {
 	t.Parallel()
-	server := fenceposttest.StartFake(t)
+	server := fenceposttest.Start(t)
 	bad := &badLogger{Handler: slog.DiscardHandler, called: make(chan struct{}, 1)}
 	enabled := &enabledLogger{bad}
 	client, err := fencepost.New(fencepost.Config{Servers: []string{server.Address}, Logger: slog.New(enabled)})

@@ -317,9 +317,9 @@ func TestAnAcquireThatIsGivenUpSaysWhyItHasNoAnswer(t *testing.T) {
 	hanging, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody says anything
 	must(t, err)
 	t.Cleanup(func() { must(t, hanging.Close()) })
-	held := fenceposttest.StartFake(t)
+	held := fenceposttest.Start(t)
 	acquire(t, newClient(t, held.Address), "orders/42")
-	paused := fenceposttest.StartFake(t)
+	paused := fenceposttest.Start(t)
 	for name, test := range map[string]struct {
 		server string
 		// until is the event after which the context ends.
@@ -366,8 +366,8 @@ func TestAnAcquireThatIsGivenUpSaysWhyItHasNoAnswer(t *testing.T) {
 			t.Cleanup(func() { _ = client.Close(context.Background()) })
 			if name == "paused" {
 				must(t, acquire(t, client, "orders/43").Release(testContext(t)))
-				paused.Pause()
-				t.Cleanup(paused.Resume)
+				must(t, paused.Pause())
+				t.Cleanup(func() { must(t, paused.Resume()) })
 			}
 			queued := fencepost.WithOnQueuePosition(func(int) { happened("it is queued") })
 			// Longer than this takes on any machine.

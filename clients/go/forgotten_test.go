@@ -79,7 +79,7 @@ func collected(t *testing.T, client *fencepost.Client, name string) {
 
 func TestAForgottenLockIsReleasedWithAWarning(t *testing.T) {
 	t.Parallel()
-	client, log := newJournal(t, fenceposttest.StartFake(t).Address)
+	client, log := newJournal(t, fenceposttest.Start(t).Address)
 	token, _ := forget(t, client, "orders/42", nothing)
 	collected(t, client, "orders/42")
 	next := acquire(t, client, "orders/42")
@@ -96,7 +96,7 @@ func TestAForgottenLockIsReleasedWithAWarning(t *testing.T) {
 // A caller gives up its wait as programs do that have no context for it: the lock arrives, and nobody takes it.
 func TestALockThatNobodyTakesIsReleased(t *testing.T) {
 	t.Parallel()
-	client, log := newJournal(t, fenceposttest.StartFake(t).Address)
+	client, log := newJournal(t, fenceposttest.Start(t).Address)
 	held := acquire(t, client, "orders/42")
 	giveUp(t, client, held)
 	collected(t, client, "orders/42")
@@ -155,7 +155,7 @@ func TestALockInUseIsNotForgotten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client, log := newJournal(t, fenceposttest.StartFake(t).Address)
+			client, log := newJournal(t, fenceposttest.Start(t).Address)
 			token, kept := forget(t, client, "kept", keep)
 			for i := range 3 {
 				other := fmt.Sprint("forgotten/", i)
@@ -175,7 +175,7 @@ func TestALockInUseIsNotForgotten(t *testing.T) {
 // Do and Release end a lock. The garbage collection has nothing to say about it.
 func TestALockThatIsReleasedOrLostIsNotForgotten(t *testing.T) {
 	t.Parallel()
-	server := fenceposttest.StartFake(t)
+	server := fenceposttest.Start(t)
 	client, log := newJournal(t, server.Address)
 	must(t, client.Do(testContext(t), "done", func(context.Context, uint64) error {
 		runtime.GC()

@@ -21,7 +21,7 @@ import (
 
 // The function of a caller panics while it waits. What recovers from the panic knows nothing of the acquire.
 func TestAPanicOfACallerWithdrawsItsAcquire(t *testing.T) {
-	server := fenceposttest.StartFake(t)
+	server := fenceposttest.Start(t)
 	client, other := newClient(t, server.Address), newClient(t, server.Address)
 	lock := acquire(t, client, "orders/42")
 	func() {
@@ -44,11 +44,11 @@ func TestAPanicOfACallerWithdrawsItsAcquire(t *testing.T) {
 
 // A watch opens, and nobody answers: it must not hold back Close until its own timeout.
 func TestCloseEndsAWatchThatOpens(t *testing.T) {
-	server := fenceposttest.StartFake(t)
+	server := fenceposttest.Start(t)
 	client := newClient(t, server.Address)
 	_, err := client.Get(testContext(t), "orders/42") // connects
 	must(t, err)
-	server.Pause()
+	must(t, server.Pause())
 	watching := make(chan error, 1)
 	go func() {
 		_, err := client.Watch(context.Background(), "")
@@ -68,7 +68,7 @@ func TestCloseEndsAWatchThatOpens(t *testing.T) {
 }
 
 func TestAnErrorOfAWatcherIsFinal(t *testing.T) {
-	server := fenceposttest.StartFake(t)
+	server := fenceposttest.Start(t)
 	client := newClient(t, server.Address)
 	watcher, err := client.Watch(testContext(t), "")
 	must(t, err)
@@ -131,10 +131,10 @@ func TestARefusalOfAWatchIsFinal(t *testing.T) {
 // Close gives up on a release without an answer. Its caller is not told that nothing happened.
 func TestAReleaseThatCloseCutsOffHasAnUnknownOutcome(t *testing.T) {
 	for range 20 {
-		server := fenceposttest.StartFake(t)
+		server := fenceposttest.Start(t)
 		client := newClient(t, server.Address)
 		lock := acquire(t, client, "orders/42")
-		server.Pause()
+		must(t, server.Pause())
 		done, cancel := context.WithCancel(context.Background())
 		cancel()
 		if err := lock.Release(done); !errors.Is(err, fencepost.ErrOutcomeUnknown) {
@@ -146,13 +146,13 @@ func TestAReleaseThatCloseCutsOffHasAnUnknownOutcome(t *testing.T) {
 		if err := lock.Release(testContext(t)); !errors.Is(err, fencepost.ErrOutcomeUnknown) {
 			t.Fatalf("got %v", err)
 		}
-		server.Stop()
+		server.Kill()
 	}
 }
 
 // A grant is handed out to a caller whose client is closed at that moment.
 func TestCloseRacesWithGrants(t *testing.T) {
-	server := fenceposttest.StartFake(t)
+	server := fenceposttest.Start(t)
 	other := newClient(t, server.Address)
 	for range 50 {
 		client := newClient(t, server.Address)

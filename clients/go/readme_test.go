@@ -19,7 +19,9 @@ import (
 )
 
 // The code of the README is in functions of these files, word by word, which tests run.
-var readmeTests = []string{"readme_test.go", "guard/readme_test.go", "examples/worker/main.go"}
+var readmeTests = []string{
+	"readme_test.go", "guard/readme_test.go", "examples/worker/main.go", "fenceposttest/example_test.go",
+}
 
 func lines(text string) []string {
 	found := strings.Split(strings.TrimSpace(text), "\n")

@@ -2,8 +2,6 @@ package fencepost
 
 import (
 	"context"
-	"errors"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -11,7 +9,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/fencepost/fencepost-go/fencepost/v1"
-	"github.com/fencepost/fencepost-go/fenceposttest"
 	"github.com/fencepost/fencepost-go/internal/clock"
 )
 
@@ -23,46 +20,6 @@ func newTestClient(t *testing.T, servers ...string) *Client {
 	}
 	t.Cleanup(func() { _ = client.Close(context.Background()) })
 	return client
-}
-
-// A session without use ends. That is no reason to leave its server, or to report a failure.
-func TestAnIdleSessionEndsAndItsServerStays(t *testing.T) {
-	t.Parallel()
-	first, second := fenceposttest.StartFake(t), fenceposttest.StartFake(t)
-	client := newTestClient(t, first.Address, second.Address)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	lock, err := client.Acquire(ctx, "orders/42")
-	if err == nil {
-		err = lock.Release(ctx)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		client.mu.Lock()
-		ended, last := client.current == nil && !client.keeping, client.lastFailure
-		client.mu.Unlock()
-		if last != nil {
-			t.Fatalf("a failure: %v", last)
-		}
-		if ended {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatal("the session goes on")
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	next, err := client.Acquire(ctx, "orders/42")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer runtime.KeepAlive(next)
-	if info, err := newTestClient(t, first.Address).Get(ctx, "orders/42"); err != nil || len(info.Holders) != 1 {
-		t.Fatalf("got %+v, %v", info, err)
-	}
 }
 
 // attached returns a session with an attached lease, at a moment.
@@ -168,32 +125,6 @@ func TestADetachmentIsAnsweredOnceOnEachSession(t *testing.T) {
 	if more := s.client.current.next(now); more != nil {
 		t.Fatalf("got %v", more)
 	}
-}
-
-// A lease is granted after Close has collected those to release.
-func TestAGrantDuringCloseIsReleased(t *testing.T) {
-	server := fenceposttest.StartFake(t)
-	client := newTestClient(t, server.Address)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	lock, err := client.Acquire(ctx, "orders/42")
-	if err != nil {
-		t.Fatal(err)
-	}
-	client.beginClose()
-	options := acquireOptions{}
-	request, err := options.request("orders/42", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if late, _, err := newAttempts(ctx, client, request, options).granted(lock.lease, EndReleased); late != nil ||
-		!errors.Is(err, ErrClosed) || !errors.Is(lock.Err(), ErrClosed) {
-		t.Fatalf("got %v, %v, %v", late, err, lock.Err())
-	}
-	if err := lock.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
-	client.finish()
 }
 
 // Silence is half of the shortest TTL without any message.

@@ -17,7 +17,7 @@ import (
 )
 
 // newVault returns a client of the server whose function for the token fails while it is told to, and takes a while.
-func newVault(t *testing.T, server *fenceposttest.FakeServer, takes time.Duration) (
+func newVault(t *testing.T, server *fenceposttest.Server, takes time.Duration) (
 	client *fencepost.Client, asked *atomic.Int32, down *atomic.Bool,
 ) {
 	t.Helper()
@@ -50,7 +50,7 @@ func wantNoToken(t *testing.T, err error) {
 
 func TestAFunctionForTheTokenThatFailsEndsTheCallThatAskedIt(t *testing.T) {
 	t.Parallel()
-	client, asked, down := newVault(t, fenceposttest.StartFake(t), 0)
+	client, asked, down := newVault(t, fenceposttest.Start(t), 0)
 	down.Store(true)
 	_, err := client.Acquire(testContext(t), "orders/42")
 	wantNoToken(t, err)
@@ -63,12 +63,12 @@ func TestAFunctionForTheTokenThatFailsEndsTheCallThatAskedIt(t *testing.T) {
 
 func TestAFunctionForTheTokenThatFailsForAMomentCostsNoLock(t *testing.T) {
 	t.Parallel()
-	server := fenceposttest.StartFake(t)
+	server := fenceposttest.Start(t)
 	client, asked, down := newVault(t, server, 0)
 	const ttl = 3 * time.Second
 	lock := acquire(t, client, "orders/42", fencepost.WithTTL(ttl))
 	down.Store(true)
-	server.DropReply()
+	must(t, server.DropReply())
 	_, err := client.TryAcquire(testContext(t), "orders/43")
 	wantNoToken(t, err)
 	tries := asked.Load()
@@ -81,18 +81,18 @@ func TestAFunctionForTheTokenThatFailsForAMomentCostsNoLock(t *testing.T) {
 // The function takes longer than a server may take to answer, also to a session that takes over a lease.
 func TestASlowFunctionForTheTokenIsNotASlowServer(t *testing.T) {
 	t.Parallel()
-	server := fenceposttest.StartFake(t)
+	server := fenceposttest.Start(t)
 	client, _, _ := newVault(t, server, 3500*time.Millisecond)
 	const ttl = 10 * time.Second
 	lock := acquire(t, client, "orders/42", fencepost.WithTTL(ttl))
-	server.DropReply()
+	must(t, server.DropReply())
 	_, _ = client.TryAcquire(testContext(t), "orders/42") // its answer ends the stream
 	outlive(t, ttl, lock)
 	must(t, lock.Release(testContext(t)))
 }
 
 func TestATokenThatCannotBeSentIsRefusedAndNotShown(t *testing.T) {
-	server := fenceposttest.StartFake(t)
+	server := fenceposttest.Start(t)
 	for _, token := range []string{"hush\nhush", "hush\x00", "hush \u20ac", "", "\n"} {
 		client, err := fencepost.New(fencepost.Config{
 			Servers: []string{server.Address},

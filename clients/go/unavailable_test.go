@@ -21,7 +21,7 @@ func startRefusing(t *testing.T, reason string) *front {
 	t.Helper()
 	detail, err := anypb.New(&errdetails.ErrorInfo{Domain: "fencepost", Reason: reason})
 	must(t, err)
-	return startFront(t, fenceposttest.StartFake(t).Address, func(response *pb.SessionResponse) *pb.SessionResponse {
+	return startFront(t, fenceposttest.Start(t).Address, func(response *pb.SessionResponse) *pb.SessionResponse {
 		if response.GetAcquire() == nil {
 			return response
 		}

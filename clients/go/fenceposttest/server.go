@@ -1,5 +1,5 @@
-// Package fenceposttest has what tests of programs that use locks need: a real server, which is a process of its own
-// ([Start]), and a fake one inside the process, which needs no program and fails when it is told to ([StartFake]).
+// Package fenceposttest has what tests of programs that take locks need: a server, which is a process of its own and
+// fails when it is told to ([Start]).
 package fenceposttest
 
 import (
@@ -23,14 +23,23 @@ const (
 	binaryVariable = "FENCEPOST_BIN"
 )
 
-// A Server is a real Fencepost server, a process of its own on a free port of 127.0.0.1.
+// A Server is a Fencepost server, a process of its own on a free port of 127.0.0.1. It fails when it is told to.
+//
+//	server := fenceposttest.Start(t)
+//	client, err := fencepost.New(fencepost.Config{Servers: []string{server.Address}})
+//	…
+//	lock, err := client.Acquire(ctx, "orders/42")
+//	…
+//	err = server.Lose("orders/42") // lock.Context() ends
 type Server struct {
 	// Address is the address for [github.com/fencepost/fencepost-go.Config].
 	Address string
 
 	process *exec.Cmd
-	log     logBuffer
-	ended   chan struct{}
+	// faults is the address of the port for faults; empty if the server has none.
+	faults string
+	log    logBuffer
+	ended  chan struct{}
 }
 
 // Start starts a server as [Launch] does, and stops it when the test ends.
@@ -46,7 +55,8 @@ func Start(tb testing.TB, arguments ...string) *Server {
 
 // Launch starts a server that keeps its locks in memory, for code without a test at hand, such as TestMain: stop it.
 // The program is the one that the variable FENCEPOST_BIN names; otherwise target/debug/fencepost of the repository that
-// this source is part of, or fencepost on the PATH. The arguments are added to those of "fencepost serve".
+// this source is part of, or fencepost on the PATH. The arguments are added to those of "fencepost serve". With another
+// store than memory:, the server takes no orders for faults ([Server.Lose], [Server.DropReply]).
 func Launch(arguments ...string) (*Server, error) {
 	binary, err := Binary()
 	if err != nil {
@@ -60,6 +70,14 @@ func Launch(arguments ...string) (*Server, error) {
 	portFile := filepath.Join(folder, "port")
 	if !slices.Contains(arguments, "--admin-listen") {
 		arguments = append([]string{"--admin-listen", "none"}, arguments...)
+	}
+	kept := store(arguments)
+	if kept == "" {
+		kept = memoryStore
+		arguments = append([]string{"--store", kept}, arguments...)
+	}
+	if kept == memoryStore {
+		arguments = append([]string{"--test-faults", "127.0.0.1:0"}, arguments...)
 	}
 	arguments = append([]string{
 		"serve", "--listen", "127.0.0.1:0", "--port-file", portFile, "--admin-service", "everywhere",
@@ -76,8 +94,12 @@ func Launch(arguments ...string) (*Server, error) {
 	deadline := time.After(startTimeout)
 	for {
 		// The server renames the whole file to this name when it listens.
-		if address, err := os.ReadFile(portFile); err == nil {
-			server.Address = strings.TrimSpace(string(address))
+		if text, err := os.ReadFile(portFile); err == nil {
+			addresses := strings.Fields(string(text))
+			server.Address = addresses[0]
+			if kept == memoryStore {
+				server.faults = addresses[len(addresses)-1]
+			}
 			return server, nil
 		}
 		select {

@@ -2,9 +2,14 @@
 
 package fenceposttest
 
-import "syscall"
+import (
+	"os"
+	"syscall"
+)
 
 const (
 	stopSignal   = syscall.SIGTERM
 	resumeSignal = syscall.SIGCONT
 )
+
+var pauseSignal os.Signal = syscall.SIGSTOP
