@@ -18,7 +18,7 @@ type lockContext struct {
 
 // newLock hands out a lease.
 func newLock(c *Client, held *lease, previous LeaseEnd) *Lock {
-	lock := &Lock{client: c, lease: held, previousEnd: previous}
+	lock := &Lock{owner: c, lease: held, previousEnd: previous}
 	runtime.AddCleanup(lock, c.releaseForgotten, held)
 	return lock
 }

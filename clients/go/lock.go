@@ -21,10 +21,13 @@ import (
 // Release each lock. One that is forgotten, because nothing refers to it or to a context of it any more, is released in
 // the background with a warning, after a garbage collection has found it.
 type Lock struct {
-	client      *Client
+	owner       owner
 	lease       *lease
 	previousEnd LeaseEnd
 }
+
+// An owner is what releases a lease: the client that acquired it, or nobody for a lock of fenceposttest.
+type owner interface{ startRelease(held *lease, end error) }
 
 // Name is the name of the lock.
 func (l *Lock) Name() string { return l.lease.name }
@@ -83,7 +86,7 @@ func (l *Lock) WithContext(parent context.Context) (ctx context.Context, cancel 
 func (l *Lock) Release(ctx context.Context) error {
 	// This may be the last use: until the release has begun, the lock is not forgotten.
 	defer runtime.KeepAlive(l)
-	l.client.startRelease(l.lease, ErrReleased)
+	l.owner.startRelease(l.lease, ErrReleased)
 	return waitForRelease(ctx, l.lease)
 }
 

@@ -66,3 +66,11 @@ func TestShippingStopsWhenTheLockIsLost(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 }
+
+func TestShippingReleasesALockThatItLost(t *testing.T) {
+	fake := fenceposttest.NewFakeLock("orders/42", 7)
+	fake.Lose()
+	if err := ship(t.Context(), fake.Lock); !errors.Is(err, fencepost.ErrLost) || !fake.Released() {
+		t.Fatalf("got %v, released: %v", err, fake.Released())
+	}
+}

@@ -1,5 +1,5 @@
 // Package fenceposttest has what tests of programs that take locks need: a server, which is a process of its own and
-// fails when it is told to ([Start]).
+// fails when it is told to ([Start]), and a lock without a server ([NewFakeLock]).
 package fenceposttest
 
 import (
