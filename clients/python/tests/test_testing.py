@@ -12,6 +12,7 @@ from support.proxy import Proxy
 
 from fencepost import Client, EventKind, LeaseEnd, LockLost, Loss, LossReason, aio
 from fencepost.testing import Server, _faults
+from fencepost.testing._server import _store
 
 
 @pytest.fixture
@@ -34,6 +35,27 @@ def test_a_server_that_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="fencepost"):
         Server()
+
+
+@pytest.mark.parametrize(
+    ("options", "store"),
+    [
+        (("--ttl-min", "1s"), None),
+        (("--store-ca", "a.pem", "--store-key=b.pem"), None),
+        (("--ttl-min", "1s", "--store", "memory:"), "memory:"),
+        (("--store=redis://a", "--plaintext"), "redis://a"),
+    ],
+)
+def test_the_store_is_found_among_the_options(options: tuple[str, ...], store: str | None) -> None:
+    assert _store(options) == store
+
+
+def test_it_fails_on_demand_with_the_memory_store_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FENCEPOST_BIN", str(binary()))
+    with Server("--store", "redis://127.0.0.1:1") as server, pytest.raises(RuntimeError, match="--store memory:"):
+        server.drop_reply()
+    with Server("--store=memory:") as server:
+        server.drop_reply()
 
 
 def test_it_may_be_stopped_twice(failing: Server) -> None:

@@ -121,6 +121,20 @@ async fn a_lost_reply_is_asked_for_again() {
     assert_eq!(calls.release(release).await.unwrap().end(), v1::LeaseEnd::Released);
 }
 
+#[tokio::test]
+async fn only_the_memory_store_fails_on_demand() {
+    let test = "only_the_memory_store_fails_on_demand";
+    if !is_inner(test, "FENCEPOST_BIN", env!("CARGO_BIN_EXE_fencepost")) {
+        return;
+    }
+    // Nothing listens there, and the server starts all the same.
+    let server = Server::start_with(["--store", "redis://127.0.0.1:1"]).await.unwrap();
+    assert!(server.drop_reply().await.unwrap_err().to_string().contains("--store memory:"));
+    let error = server.lose("orders/42").await.unwrap_err();
+    assert!(matches!(error, LoseError::Order(_)) && error.to_string().contains("--store memory:"), "{error}");
+    Server::start_with(["--store=memory:"]).await.unwrap().drop_reply().await.unwrap();
+}
+
 /// A reply that is lost cuts the streams of waits as well. They keep their places.
 #[tokio::test]
 async fn a_wait_outlives_its_stream() {

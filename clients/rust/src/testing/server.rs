@@ -1,6 +1,6 @@
 //! The real server, as a child process that fails when it is told to.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -10,6 +10,8 @@ use tokio::net::TcpStream;
 
 /// The environment variable that names the program.
 const PROGRAM_VARIABLE: &str = "FENCEPOST_BIN";
+/// The store of the server, unless the options name another one.
+const MEMORY: &str = "memory:";
 /// The program if the variable is not set.
 const PROGRAM: &str = "fencepost";
 
@@ -40,8 +42,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 pub struct Server {
     process: Process,
     address: String,
-    /// Takes orders to fail.
-    faults: String,
+    /// Takes orders to fail. None beside another store.
+    faults: Option<String>,
 }
 
 impl Server {
@@ -50,7 +52,8 @@ impl Server {
         Self::start_with([""; 0]).await
     }
 
-    /// Starts a server with more options of `fencepost serve`, such as `["--ttl-min", "200ms"]`.
+    /// Starts a server with more options of `fencepost serve`, such as `["--ttl-min", "200ms"]`. With `--store` and
+    /// another store than `memory:` it takes no orders to fail, but for a pause.
     pub async fn start_with<I, S>(options: I) -> Result<Self, StartError>
     where
         I: IntoIterator<Item = S>,
@@ -63,7 +66,16 @@ impl Server {
         let (port_file, log) = (folder.path().join("port"), folder.path().join("log"));
         let mut command = Command::new(&program);
         command.args(["serve", "--listen", "127.0.0.1:0", "--port-file"]).arg(&port_file);
-        command.args(["--admin-listen", "none", "--admin-service", "everywhere", "--test-faults", "127.0.0.1:0"]);
+        command.args(["--admin-listen", "none", "--admin-service", "everywhere"]);
+        let options: Vec<OsString> = options.into_iter().map(|option| option.as_ref().to_owned()).collect();
+        let store = store_in(&options);
+        if store.is_none() {
+            command.args(["--store", MEMORY]);
+        }
+        let fails = store.is_none_or(|store| store == MEMORY);
+        if fails {
+            command.args(["--test-faults", "127.0.0.1:0"]);
+        }
         command.args(options).stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(fs::File::create(&log).map_err(StartError::Folder)?);
         let spawned = command.spawn();
@@ -71,7 +83,7 @@ impl Server {
         let child = spawned.map_err(|cause| StartError::NotRun { program: program(), cause })?;
         let mut process = Process(child);
         match tokio::time::timeout(START_MAX, process.addresses(&port_file)).await {
-            Ok(Some((address, faults))) => Ok(Self { process, address, faults }),
+            Ok(Some((address, faults))) => Ok(Self { process, address, faults: fails.then_some(faults) }),
             ended_or_silent => {
                 let what = if ended_or_silent.is_ok() { "ended" } else { "did not listen" };
                 let log = fs::read(&log).map_err(StartError::Folder)?;
@@ -93,9 +105,9 @@ impl Server {
     /// Revokes the lease of a lock, as an operator does.
     pub async fn lose(&self, name: &str) -> Result<(), LoseError> {
         match self.order("/lose", name).await? {
-            404 => Err(LoseError::NotHeld { name: name.to_owned() }),
-            204 => Ok(()),
-            status => Err(LoseError::Order(io::Error::other(format!("it answered with HTTP status {status}")))),
+            (404, _) => Err(LoseError::NotHeld { name: name.to_owned() }),
+            (204, _) => Ok(()),
+            (_, why) => Err(LoseError::Order(io::Error::other(why))),
         }
     }
 
@@ -103,14 +115,15 @@ impl Server {
     /// server. What was asked for is done: the client asks again, with the same ids. Each call loses one reply.
     pub async fn drop_reply(&self) -> io::Result<()> {
         match self.order("/drop-reply", "").await? {
-            204 => Ok(()),
-            status => Err(io::Error::other(format!("the server answered with HTTP status {status}"))),
+            (204, _) => Ok(()),
+            (_, why) => Err(io::Error::other(why)),
         }
     }
 
-    /// The HTTP status of the reply to an order.
-    async fn order(&self, path: &str, body: &str) -> io::Result<u16> {
-        let (to, length) = (&self.faults, body.len());
+    /// The HTTP status of the reply to an order, and its text.
+    async fn order(&self, path: &str, body: &str) -> io::Result<(u16, String)> {
+        let to = self.faults.as_ref().ok_or_else(|| io::Error::other("only a server with --store memory: can"))?;
+        let length = body.len();
         let head = "Content-Type: text/plain\r\nConnection: close\r\n";
         let order = format!("POST {path} HTTP/1.1\r\nHost: {to}\r\nContent-Length: {length}\r\n{head}\r\n{body}");
         let reply = async {
@@ -122,7 +135,8 @@ impl Server {
         };
         let reply = tokio::time::timeout(ORDER_MAX, reply).await.map_err(io::Error::other)??;
         let status = reply.split(' ').nth(1).and_then(|status| status.parse().ok());
-        status.ok_or_else(|| io::Error::other("it answered with something else than HTTP"))
+        let text = reply.split_once("\r\n\r\n").map(|(_, text)| text.trim().to_owned());
+        status.zip(text).ok_or_else(|| io::Error::other("it answered with something else than HTTP"))
     }
 
     /// Stops the process (SIGSTOP) until [`resume`](Self::resume): connections stay open, and nobody answers.
@@ -138,6 +152,14 @@ impl Server {
     }
 }
 
+/// The store that options of the server name.
+fn store_in(options: &[OsString]) -> Option<&OsStr> {
+    options.iter().enumerate().find_map(|(at, option)| match option.to_str()?.strip_prefix("--store")? {
+        "" => options.get(at + 1).map(OsString::as_os_str),
+        rest => rest.strip_prefix('=').map(OsStr::new),
+    })
+}
+
 /// Kills the process when it is dropped, and waits for its end.
 #[derive(Debug)]
 struct Process(Child);
@@ -149,7 +171,8 @@ impl Process {
             // The server renames a complete file to this name.
             if let Ok(addresses) = fs::read_to_string(port_file) {
                 let mut lines = addresses.lines().map(str::to_owned);
-                return Some((lines.next()?, lines.next_back()?));
+                let first = lines.next()?;
+                return Some((first.clone(), lines.next_back().unwrap_or(first)));
             }
             if !matches!(self.0.try_wait(), Ok(None)) {
                 return None;
@@ -216,4 +239,21 @@ pub enum StartError {
     /// The folder for the port file and the log cannot be used.
     #[error("cannot use a temporary folder: {0}")]
     Folder(io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_store_is_found_among_the_options() {
+        let store = |options: &[&str]| {
+            let options: Vec<OsString> = options.iter().map(OsString::from).collect();
+            store_in(&options).map(OsStr::to_owned)
+        };
+        assert_eq!(store(&["--ttl-min", "1s"]), None);
+        assert_eq!(store(&["--store-ca", "a.pem", "--store-key=b.pem"]), None);
+        assert_eq!(store(&["--ttl-min", "1s", "--store", "memory:"]), Some(MEMORY.into()));
+        assert_eq!(store(&["--store=redis://a", "--plaintext"]), Some("redis://a".into()));
+    }
 }

@@ -9,7 +9,7 @@ from http.client import HTTPConnection
 _TIMEOUT = 10.0
 
 
-def lose(address: str, name: str) -> None:
+def lose(address: str | None, name: str) -> None:
     """Revokes the lease of a lock."""
     status, text = _post(address, "/lose", name)
     if status == HTTPStatus.NOT_FOUND:
@@ -19,13 +19,15 @@ def lose(address: str, name: str) -> None:
     _expect_done(status, text)
 
 
-def drop_reply(address: str) -> None:
+def drop_reply(address: str | None) -> None:
     """Loses the next reply."""
     _expect_done(*_post(address, "/drop-reply"))
 
 
-def _post(address: str, path: str, body: str = "") -> tuple[int, str]:
+def _post(address: str | None, path: str, body: str = "") -> tuple[int, str]:
     """Returns the status and the text of the reply. Uses no web proxy: ``http.client`` knows none."""
+    if address is None:
+        raise RuntimeError("only a server with --store memory: takes orders to fail")
     host, _, port = address.rpartition(":")
     connection = HTTPConnection(host, int(port), timeout=_TIMEOUT)
     try:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
 
@@ -15,6 +16,20 @@ from fencepost.testing import _faults
 # Seconds until the server has to listen, and to stop: far more than it takes on a busy machine.
 _START_MAX = 30.0
 _STOP_MAX = 10.0
+
+
+# The store of the server, unless the options name another one.
+_MEMORY = "memory:"
+
+
+def _store(options: tuple[str, ...]) -> str | None:
+    """The store that options of the server name."""
+    for option, after in zip_longest(options, options[1:]):
+        if option == "--store":
+            return after
+        if option.startswith("--store="):
+            return option.removeprefix("--store=")
+    return None
 
 
 class Server:
@@ -27,7 +42,8 @@ class Server:
     def __init__(self, *options: str) -> None:
         """
         Args:
-            options: More options of ``fencepost serve``, such as ``"--ttl-min", "200ms"``.
+            options: More options of ``fencepost serve``, such as ``"--ttl-min", "200ms"``. With ``"--store"`` and
+                another store than ``memory:``, :meth:`lose` and :meth:`drop_reply` raise :exc:`RuntimeError`.
 
         Raises:
             FileNotFoundError: there is no such program.
@@ -38,7 +54,12 @@ class Server:
         program = os.environ.get("FENCEPOST_BIN") or "fencepost"
         command = [program, "serve", "--listen", "127.0.0.1:0", "--port-file", str(ports)]
         command += ["--admin-listen", "none", "--admin-service", "everywhere"]
-        command += ["--store", "memory:", "--test-faults", "127.0.0.1:0"]
+        store = _store(options)
+        if store is None:
+            command += ["--store", _MEMORY]
+        fails = store in (None, _MEMORY)
+        if fails:
+            command += ["--test-faults", "127.0.0.1:0"]
         try:
             with log.open("wb") as output:
                 self._process = subprocess.Popen(  # noqa: S603
@@ -57,7 +78,7 @@ class Server:
         addresses = ports.read_text().splitlines()
         self.address = addresses[0]
         """Where it listens, as :class:`fencepost.Client` takes it."""
-        self._faults = addresses[-1]
+        self._faults = addresses[-1] if fails else None
 
     def pause(self) -> None:
         """Stops the process (``SIGSTOP``): connections stay open, and nobody answers."""
