@@ -35,16 +35,6 @@ class FaultsTest {
     assertTrue(lock.isValid());
   }
 
-  /** Revokes a lock as an operator does. */
-  static void revoke(FencepostServer server, FencedLock lock) {
-    io.grpc.ManagedChannel channel =
-        io.grpc.Grpc.newChannelBuilder(server.address(), io.grpc.InsecureChannelCredentials.create()).build();
-    io.fencepost.v1.AdminServiceGrpc.newBlockingStub(channel).forceRelease(
-        io.fencepost.v1.ForceReleaseRequest.newBuilder()
-            .setLockName(lock.name()).setExpectedToken(lock.token()).setReason("test").build());
-    channel.shutdownNow();
-  }
-
   @Test
   void aLeaseMovesToTheNextServerWhenItsServerIsKilled() throws Exception {
     try (Redis redis = Redis.start();
@@ -327,11 +317,25 @@ class FaultsTest {
   }
 
   @Test
+  void aLossDuringASilenceIsToldAfterIt() throws Exception {
+    try (FencepostServer server = FencepostServer.start();
+        Proxy proxy = new Proxy(server.address());
+        FencepostClient client = FencepostClient.connect(proxy.address())) {
+      FencedLock lock = client.acquire("later").get();
+      proxy.mode(Proxy.Mode.SILENT);
+      server.lose("later");
+      assertTrue(lock.isValid(), "nobody has told");
+      proxy.mode(Proxy.Mode.FORWARD);
+      assertEquals(LossReason.REVOKED, lock.lost().toCompletableFuture().get(30, TimeUnit.SECONDS).reason());
+    }
+  }
+
+  @Test
   void aRevokedLockIsLostWithItsReason() throws Exception {
     try (FencepostServer server = FencepostServer.start();
         FencepostClient client = FencepostClient.connect(server.address())) {
       FencedLock lock = client.acquire("revoked").get();
-      revoke(server, lock);
+      server.lose("revoked");
       Loss loss = lock.lost().toCompletableFuture().get(30, TimeUnit.SECONDS);
       assertEquals(LossReason.REVOKED, loss.reason());
       assertFalse(lock.isValid());

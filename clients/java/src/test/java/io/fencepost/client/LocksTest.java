@@ -67,6 +67,11 @@ class LocksTest {
       assertTrue(lock.token() > first);
       assertEquals(LeaseEnd.RELEASED, lock.previousEnd());
       assertEquals("other", lock.holder());
+      assertEquals(TokenStatus.State.STALE, client.checkToken("exclusive", first).state());
+    }
+    long seen = first + TimeUnit.HOURS.toMicros(1);
+    try (FencedLock lock = client.acquire("exclusive").minToken(seen).get()) {
+      assertEquals(seen, lock.token(), "a store has seen the one before");
     }
   }
 
@@ -89,6 +94,26 @@ class LocksTest {
     assertEquals(LeaseEnd.RELEASED, lock.release(), "a release is idempotent");
     try (FencedLock next = waiter.get()) {
       assertTrue(next.token() > lock.token());
+    }
+  }
+
+  @Test
+  void waitersOfOneClientAreServedInOrder() {
+    List<CompletableFuture<FencedLock>> waiters = new ArrayList<>();
+    FencedLock lock = client.acquire("order").get();
+    for (int n = 1; n <= 8; n++) {
+      int waiting = n;
+      waiters.add(client.acquire("order").waitFor(LONG).getAsync());
+      Await.until(() -> client.get("order").waiters() == waiting);
+    }
+    waiters.remove(3).cancel(false);
+    Await.until(() -> client.get("order").waiters() == 7);
+    long token = lock.token();
+    lock.release();
+    for (CompletableFuture<FencedLock> waiter : waiters) {
+      FencedLock next = waiter.join();
+      assertEquals(++token, next.token(), "the order of the queue");
+      next.release();
     }
   }
 

@@ -5,7 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.fencepost.client.testing.FakeServer;
 import io.fencepost.client.testing.FencepostServer;
 import java.time.Duration;
 import java.util.List;
@@ -32,6 +31,16 @@ class LogTest {
 
   private static List<String> storeWarnings(Logs logs) {
     return logs.warnings().stream().filter(line -> line.contains(" does not have the store ")).toList();
+  }
+
+  /** Revokes a lock as an operator does. */
+  private static void revoke(FencepostServer server, FencedLock lock) {
+    io.grpc.ManagedChannel channel =
+        io.grpc.Grpc.newChannelBuilder(server.address(), io.grpc.InsecureChannelCredentials.create()).build();
+    io.fencepost.v1.AdminServiceGrpc.newBlockingStub(channel).forceRelease(
+        io.fencepost.v1.ForceReleaseRequest.newBuilder()
+            .setLockName(lock.name()).setExpectedToken(lock.token()).setReason("test").build());
+    channel.shutdownNow();
   }
 
   @Test
@@ -101,7 +110,7 @@ class LogTest {
       one.process().waitFor();
       await(logs, "server " + one.address() + " failed (");
       assertThrows(ContendedException.class, client.acquire("shared")::get, "the second server has the lease");
-      FaultsTest.revoke(two, lock);
+      revoke(two, lock);
       // The session with the second server says so after that server has told its store.
       await(logs, "shared (token " + lock.token() + ") is lost: the lease was revoked");
       assertEquals(List.of(), storeWarnings(logs));
@@ -125,7 +134,7 @@ class LogTest {
     broken.setLevel(Level.ALL);
     Logger logger = Logger.getLogger("io.fencepost.client");
     logger.addHandler(broken);
-    try (FakeServer server = FakeServer.start();
+    try (FencepostServer server = FencepostServer.start();
         FencepostClient client = FencepostClient.connect("127.0.0.1:1", server.address())) {
       FencedLock lock = client.acquire("kept").ttl(Duration.ofSeconds(4)).get();
       FencedLock lost = client.acquire("lost").get();

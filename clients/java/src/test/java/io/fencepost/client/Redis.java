@@ -8,7 +8,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.concurrent.TimeUnit;
 
 /** A real Redis on a free port, without files. */
-final class Redis implements AutoCloseable {
+public final class Redis implements AutoCloseable {
   /** Another process may take a free port before Redis listens there. Then the next one is tried. */
   private static final int PORTS_MAX = 5;
 
@@ -20,7 +20,7 @@ final class Redis implements AutoCloseable {
     this.port = port;
   }
 
-  static Redis start() throws IOException, InterruptedException {
+  public static Redis start() throws IOException, InterruptedException {
     for (int n = 0; n < PORTS_MAX; n++) {
       Redis redis = startOn(freePort());
       if (redis != null) {
@@ -63,7 +63,7 @@ final class Redis implements AutoCloseable {
     }
   }
 
-  String url() {
+  public String url() {
     return "redis://127.0.0.1:" + port;
   }
 

@@ -7,16 +7,19 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.NoSuchElementException;
 import java.util.concurrent.TimeUnit;
 
 /**
  * A real Fencepost server for tests: a child process on a free port of the loopback interface, with the memory store
- * unless options say otherwise.
+ * unless options say otherwise. It fails when it is told to.
  *
  * <pre>{@code
  * try (FencepostServer server = FencepostServer.start();
  *     FencepostClient client = FencepostClient.connect(server.address())) {
- *   ...
+ *   FencedLock lock = client.acquire("orders/42").get();
+ *   server.lose("orders/42");
+ *   lock.lost().toCompletableFuture().get();
  * }
  * }</pre>
  *
@@ -37,6 +40,9 @@ public final class FencepostServer implements AutoCloseable {
   private final Thread hook;
   private String address;
 
+  /** Null if the server has another store than memory: such a server takes no orders to fail. */
+  private Faults faults;
+
   private FencepostServer(Process process, Path folder) {
     this.process = process;
     this.folder = folder;
@@ -49,7 +55,8 @@ public final class FencepostServer implements AutoCloseable {
    * Starts a server and waits until it serves.
    *
    * @param options further options of {@code fencepost serve}, such as {@code --ttl-min} and {@code 50ms}; {@code
-   *     --listen} and an address replaces the free port, {@code --admin-listen} the lack of an admin port
+   *     --listen} and an address replaces the free port, {@code --admin-listen} the lack of an admin port, {@code
+   *     --store} the memory store
    * @return the server; close it
    * @throws IOException if it cannot be started; the message has what it wrote to its standard error
    * @throws InterruptedException if the thread is interrupted
@@ -64,6 +71,10 @@ public final class FencepostServer implements AutoCloseable {
     }
     if (!List.of(options).contains("--admin-listen")) {
       command.addAll(List.of("--admin-listen", "none"));
+    }
+    boolean inMemory = !List.of(options).contains("--store");
+    if (inMemory) {
+      command.addAll(List.of("--store", "memory:", "--test-faults", "127.0.0.1:0"));
     }
     command.addAll(List.of("--admin-service", "everywhere"));
     command.addAll(List.of("--port-file", portFile.toString()));
@@ -81,6 +92,9 @@ public final class FencepostServer implements AutoCloseable {
     FencepostServer server = new FencepostServer(process, folder);
     try {
       server.awaitStart(portFile, log);
+      List<String> addresses = Files.readAllLines(portFile);
+      server.address = addresses.get(0);
+      server.faults = inMemory ? new Faults(addresses.get(addresses.size() - 1)) : null;
       return server;
     } catch (IOException | InterruptedException failed) {
       server.close();
@@ -96,7 +110,6 @@ public final class FencepostServer implements AutoCloseable {
         throw new IOException("the server did not start: " + Files.readString(log));
       }
     }
-    address = Files.readString(portFile).lines().findFirst().orElseThrow();
   }
 
   private static String program() {
@@ -149,6 +162,39 @@ public final class FencepostServer implements AutoCloseable {
    */
   public void resume() throws IOException, InterruptedException {
     signal("-CONT");
+  }
+
+  /**
+   * Revokes the lease of a lock, as an operator does.
+   *
+   * @param name the lock's name
+   * @throws NoSuchElementException if nobody holds the lock
+   * @throws IllegalArgumentException if no lock can have the name
+   * @throws IllegalStateException if the server has another store than memory
+   * @throws IOException if the server does not answer; it is paused, perhaps
+   * @throws InterruptedException if the thread is interrupted
+   */
+  public void lose(String name) throws IOException, InterruptedException {
+    faults().order("/lose", name);
+  }
+
+  /**
+   * The next acquire, release or renewal of a single lease that succeeds takes effect, but its answer is lost, and all
+   * connections with it: clients have to ask again. Each call loses one answer.
+   *
+   * @throws IllegalStateException if the server has another store than memory
+   * @throws IOException if the server does not answer; it is paused, perhaps
+   * @throws InterruptedException if the thread is interrupted
+   */
+  public void dropReply() throws IOException, InterruptedException {
+    faults().order("/drop-reply", "");
+  }
+
+  private Faults faults() {
+    if (faults == null) {
+      throw new IllegalStateException("only a server with the memory store fails when it is told to");
+    }
+    return faults;
   }
 
   private void signal(String signal) throws IOException, InterruptedException {
