@@ -1,20 +1,11 @@
-package io.fencepost.client.testing;
+package io.fencepost.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.fencepost.client.Await;
-import io.fencepost.client.Certificates;
-import io.fencepost.client.ClientBuilder;
-import io.fencepost.client.FencedLock;
-import io.fencepost.client.FencepostClient;
-import io.fencepost.client.Logs;
-import io.fencepost.client.OutcomeUnknownException;
-import io.fencepost.client.RefusedException;
-import io.fencepost.client.Tls;
-import io.fencepost.client.Watch;
+import io.fencepost.client.testing.FencepostServer;
 import io.grpc.InsecureServerCredentials;
 import io.grpc.Metadata;
 import io.grpc.ServerCall;
@@ -52,8 +43,9 @@ class BearerTokenTest {
     return "token-" + asked.incrementAndGet();
   }
 
-  private FakeServer server(ServerCredentials credentials) throws Exception {
-    return FakeServer.start(credentials, new ServerInterceptor() {
+  /** Stands before the server, which looks at no tokens. */
+  private Relay recorder(FencepostServer server, ServerCredentials credentials) throws Exception {
+    return new Relay(server.address(), credentials, new ServerInterceptor() {
       @Override
       public <Q, A> ServerCall.Listener<Q> interceptCall(
           ServerCall<Q, A> call, Metadata headers, ServerCallHandler<Q, A> handler) {
@@ -81,8 +73,9 @@ class BearerTokenTest {
 
   @Test
   void theProviderIsAskedBeforeEachCallAndStream() throws Exception {
-    try (FakeServer server = server(InsecureServerCredentials.create())) {
-      asksAnew(FencepostClient.builder().servers(server.address()));
+    try (FencepostServer server = FencepostServer.start();
+        Relay relay = recorder(server, InsecureServerCredentials.create())) {
+      asksAnew(FencepostClient.builder().servers(relay.address()));
     }
   }
 
@@ -92,17 +85,19 @@ class BearerTokenTest {
     Certificates.Issued issued = authority.issue("server", "IP:127.0.0.1");
     ServerCredentials credentials =
         TlsServerCredentials.create(issued.certificate().toFile(), issued.key().toFile());
-    try (FakeServer server = server(credentials)) {
+    try (FencepostServer server = FencepostServer.start();
+        Relay relay = recorder(server, credentials)) {
       Tls tls = Tls.defaults().caFile(authority.ca());
-      asksAnew(FencepostClient.builder().servers("https://" + server.address()).tls(tls));
+      asksAnew(FencepostClient.builder().servers("https://" + relay.address()).tls(tls));
     }
   }
 
   @Test
   void aNewSessionGetsANewToken() throws Exception {
-    try (FakeServer server = server(InsecureServerCredentials.create());
+    try (FencepostServer server = FencepostServer.start();
+        Relay relay = recorder(server, InsecureServerCredentials.create());
         FencepostClient client =
-            FencepostClient.builder().servers(server.address()).bearerToken(this::next).build()) {
+            FencepostClient.builder().servers(relay.address()).bearerToken(this::next).build()) {
       server.dropReply();
       try (FencedLock lock = client.acquire("a").get()) {
         assertTrue(lock.isValid());
@@ -113,8 +108,9 @@ class BearerTokenTest {
 
   @Test
   void aProviderThatFailsEndsTheCallThatAskedIt() throws Exception {
-    try (FakeServer server = server(InsecureServerCredentials.create())) {
-      ClientBuilder builder = FencepostClient.builder().servers(server.address());
+    try (FencepostServer server = FencepostServer.start();
+        Relay relay = recorder(server, InsecureServerCredentials.create())) {
+      ClientBuilder builder = FencepostClient.builder().servers(relay.address());
       Supplier<String> broken = () -> {
         asked.incrementAndGet();
         throw new IllegalStateException("no vault");
@@ -146,9 +142,10 @@ class BearerTokenTest {
       }
       return token;
     };
-    try (FakeServer server = server(InsecureServerCredentials.create());
+    try (FencepostServer server = FencepostServer.start();
+        Relay relay = recorder(server, InsecureServerCredentials.create());
         FencepostClient client =
-            FencepostClient.builder().servers(server.address()).bearerToken(vault).build();
+            FencepostClient.builder().servers(relay.address()).bearerToken(vault).build();
         FencedLock lock = client.acquire("a").ttl(Duration.ofSeconds(3)).get()) {
       down.set(true);
       server.dropReply();
@@ -168,9 +165,10 @@ class BearerTokenTest {
   /** A file that was read whole ends in a line end. */
   @Test
   void aTokenThatCannotBeSentIsRefusedAndNotShown() throws Exception {
-    try (FakeServer server = server(InsecureServerCredentials.create());
+    try (FencepostServer server = FencepostServer.start();
+        Relay relay = recorder(server, InsecureServerCredentials.create());
         Logs logs = new Logs()) {
-      ClientBuilder builder = FencepostClient.builder().servers(server.address());
+      ClientBuilder builder = FencepostClient.builder().servers(relay.address());
       for (String unsendable : List.of("secret\n", "secret\r\nx: y", " secret", "secr\u00e9t", "secret\0", "")) {
         try (FencepostClient client = builder.bearerToken(() -> unsendable).build()) {
           RefusedException acquire = assertThrows(RefusedException.class, () -> client.acquire("a").get());

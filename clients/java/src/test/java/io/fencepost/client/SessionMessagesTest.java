@@ -1,14 +1,10 @@
-package io.fencepost.client.testing;
+package io.fencepost.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.fencepost.client.Await;
-import io.fencepost.client.FencedLock;
-import io.fencepost.client.FencepostClient;
-import io.fencepost.client.LockLostException;
-import io.fencepost.client.LossReason;
+import io.fencepost.client.testing.FencepostServer;
 import io.fencepost.v1.Detached;
 import io.fencepost.v1.LeaseAttachment;
 import io.fencepost.v1.SessionRequest;
@@ -30,8 +26,9 @@ class SessionMessagesTest {
   @Test
   void theReleaseOfALostLockGoesOnInTheBackground() throws Exception {
     SessionTap tap = new SessionTap(response -> List.of());
-    try (FakeServer server = FakeServer.start(InsecureServerCredentials.create(), tap);
-        FencepostClient client = FencepostClient.connect(server.address())) {
+    try (FencepostServer server = FencepostServer.start("--ttl-min", "100ms");
+        Relay relay = new Relay(server.address(), InsecureServerCredentials.create(), tap);
+        FencepostClient client = FencepostClient.connect(relay.address())) {
       FencedLock lock = client.acquire("a").ttl(Duration.ofMillis(800)).waitFor(LONG).get();
       server.pause();
       assertEquals(LossReason.SILENCE, lock.lost().toCompletableFuture().get(30, TimeUnit.SECONDS).reason());
@@ -58,8 +55,9 @@ class SessionMessagesTest {
       attached.addAndGet(sent.hasAttached() ? 1 : 0);
       return detach ? List.of(detached(sent.getAttached().getLeases(0).getHandles(0))) : List.of();
     });
-    try (FakeServer server = FakeServer.start(InsecureServerCredentials.create(), tap);
-        FencepostClient client = FencepostClient.connect(server.address())) {
+    try (FencepostServer server = FencepostServer.start("--ttl-min", "100ms");
+        Relay relay = new Relay(server.address(), InsecureServerCredentials.create(), tap);
+        FencepostClient client = FencepostClient.connect(relay.address())) {
       FencedLock lock = client.acquire("a").ttl(Duration.ofSeconds(4)).get();
       CompletableFuture<Void> atRisk = new CompletableFuture<>();
       detachments.set(1);
@@ -83,7 +81,7 @@ class SessionMessagesTest {
   }
 
   /** The stream ends with the answer to this acquire, which is repeated on the next one. */
-  private static void loseStream(FakeServer server, FencepostClient client) {
+  private static void loseStream(FencepostServer server, FencepostClient client) throws Exception {
     server.dropReply();
     assertTrue(client.tryAcquire("a").isEmpty());
   }

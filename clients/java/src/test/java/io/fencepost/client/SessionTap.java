@@ -1,4 +1,4 @@
-package io.fencepost.client.testing;
+package io.fencepost.client;
 
 import io.fencepost.v1.SessionRequest;
 import io.fencepost.v1.SessionResponse;
@@ -13,8 +13,8 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.Function;
 
 /**
- * Records what clients send on the sessions of a fake server, also while it is paused, and adds messages to those that
- * the server sends.
+ * In a {@link Relay}: records what clients send on sessions, also while the server is paused, and adds messages to those
+ * that the server sends.
  */
 final class SessionTap implements ServerInterceptor {
   /** The messages of all sessions. */
