@@ -151,7 +151,8 @@ class BearerTokenTest {
       server.dropReply();
       // The lost reply was a grant, so what became of it is not known.
       OutcomeUnknownException unknown = assertThrows(OutcomeUnknownException.class, () -> client.tryAcquire("b"));
-      assertTrue(unknown.getCause().getMessage().contains("no bearer token: no vault"), unknown.getCause().getMessage());
+      String why = unknown.getCause().getMessage();
+      assertTrue(why.contains("no bearer token: no vault"), why);
       noToken("no vault", () -> client.get("a"));
       int tries = asked.get();
       Await.until(() -> asked.get() > tries); // the session, for the lock

@@ -13,8 +13,8 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.Function;
 
 /**
- * In a {@link Relay}: records what clients send on sessions, also while the server is paused, and adds messages to those
- * that the server sends.
+ * In a {@link Relay}: records what clients send on sessions, also while the server is paused, and adds messages to
+ * those that the server sends.
  */
 final class SessionTap implements ServerInterceptor {
   /** The messages of all sessions. */

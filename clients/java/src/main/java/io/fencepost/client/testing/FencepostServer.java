@@ -40,7 +40,7 @@ public final class FencepostServer implements AutoCloseable {
   private final Thread hook;
   private String address;
 
-  /** Null if the server has another store than memory: such a server takes no orders to fail. */
+  /** Null if options named a store: a server with a store that lasts takes no orders to fail. */
   private Faults faults;
 
   private FencepostServer(Process process, Path folder) {
@@ -170,7 +170,7 @@ public final class FencepostServer implements AutoCloseable {
    * @param name the lock's name
    * @throws NoSuchElementException if nobody holds the lock
    * @throws IllegalArgumentException if no lock can have the name
-   * @throws IllegalStateException if the server has another store than memory
+   * @throws IllegalStateException if the server was started with {@code --store}
    * @throws IOException if the server does not answer; it is paused, perhaps
    * @throws InterruptedException if the thread is interrupted
    */
@@ -182,7 +182,7 @@ public final class FencepostServer implements AutoCloseable {
    * The next acquire, release or renewal of a single lease that succeeds takes effect, but its answer is lost, and all
    * connections with it: clients have to ask again. Each call loses one answer.
    *
-   * @throws IllegalStateException if the server has another store than memory
+   * @throws IllegalStateException if the server was started with {@code --store}
    * @throws IOException if the server does not answer; it is paused, perhaps
    * @throws InterruptedException if the thread is interrupted
    */
@@ -192,7 +192,7 @@ public final class FencepostServer implements AutoCloseable {
 
   private Faults faults() {
     if (faults == null) {
-      throw new IllegalStateException("only a server with the memory store fails when it is told to");
+      throw new IllegalStateException("a server that was started with --store does not fail when it is told to");
     }
     return faults;
   }
