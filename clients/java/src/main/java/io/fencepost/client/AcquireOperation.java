@@ -19,7 +19,7 @@ import java.util.concurrent.CompletableFuture;
  * queue or returns the lease, which is then released.
  */
 final class AcquireOperation extends Operation {
-  final CompletableFuture<FencedLock> result = new CompletableFuture<>();
+  final CompletableFuture<HeldLock> result = new CompletableFuture<>();
   private final AcquireRequest.Builder request;
   private final boolean choosesId;
   private final boolean waits;

@@ -1,15 +1,9 @@
 package io.fencepost.client;
 
 import java.time.Duration;
-import java.util.List;
-import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
-import java.util.concurrent.CopyOnWriteArrayList;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 import java.util.function.Consumer;
 
 /**
@@ -23,62 +17,45 @@ import java.util.function.Consumer;
  * listener does not.
  *
  * <p>All methods may be called by any thread.
+ *
+ * <p>Do not implement this interface: it may get more methods. For tests, there is {@link
+ * io.fencepost.client.testing.FakeLock}.
  */
-public final class FencedLock implements AutoCloseable {
-  private final Keeper keeper;
-  final Lease lease;
-  private final LossStage<Loss> lost = new LossStage<>(this);
-  private final List<Runnable> atRiskListeners = new CopyOnWriteArrayList<>();
-
-  FencedLock(Keeper keeper, Lease lease) {
-    this.keeper = keeper;
-    this.lease = lease;
-  }
-
+public interface FencedLock extends AutoCloseable {
   /**
    * The lock's name.
    *
    * @return the name
    */
-  public String name() {
-    return lease.name;
-  }
+  String name();
 
   /**
    * The fencing token: higher than that of every earlier grant of the lock.
    *
    * @return the token, above 0 and below 2^53
    */
-  public long token() {
-    return lease.token;
-  }
+  long token();
 
   /**
    * The public id of the grant. Store it with the token.
    *
    * @return the id
    */
-  public String grantId() {
-    return lease.grantId;
-  }
+  String grantId();
 
   /**
    * The label that others see as the holder.
    *
    * @return the label
    */
-  public String holder() {
-    return lease.holder;
-  }
+  String holder();
 
   /**
    * How the lock's previous lease ended. Unless it was released, check what its holder left behind.
    *
    * @return the end; {@link LeaseEnd#UNSPECIFIED} if none is known
    */
-  public LeaseEnd previousEnd() {
-    return lease.previousEnd;
-  }
+  LeaseEnd previousEnd();
 
   /**
    * Whether the lease is valid by the local clock, which is read on each call: false as soon as the lease may be over
@@ -86,30 +63,21 @@ public final class FencedLock implements AutoCloseable {
    *
    * @return whether the lock is held
    */
-  public boolean isValid() {
-    return keeper.isValid(lease);
-  }
+  boolean isValid();
 
   /**
    * How long the lease is still valid without another renewal.
    *
    * @return the time; zero if the lock is lost or released
    */
-  public Duration remaining() {
-    return isValid() ? Duration.ofNanos(Math.max(0, lease.validUntil - keeper.now())) : Duration.ZERO;
-  }
+  Duration remaining();
 
   /**
    * Throws unless the lock is held. Call it before a step that cannot carry the token.
    *
    * @throws LockLostException if the lock is lost or released
    */
-  public void check() {
-    if (!isValid()) {
-      Loss loss = lease.loss;
-      throw loss != null ? new LockLostException(loss) : LockLostException.released(name(), token());
-    }
-  }
+  void check();
 
   /**
    * Completes when the lock is lost: as soon as the server reports it, at the latest when its validity ends by the
@@ -118,9 +86,7 @@ public final class FencedLock implements AutoCloseable {
    *
    * @return a stage that completes with the loss
    */
-  public CompletionStage<Loss> lost() {
-    return lost;
-  }
+  CompletionStage<Loss> lost();
 
   /**
    * Calls a listener once when the lock is lost; at once if it is lost already.
@@ -128,10 +94,7 @@ public final class FencedLock implements AutoCloseable {
    * @param executor runs the listener
    * @param listener receives the loss
    */
-  public void onLost(Executor executor, Consumer<Loss> listener) {
-    Objects.requireNonNull(listener, "listener must not be null");
-    lost.thenAcceptAsync(listener, Objects.requireNonNull(executor, "executor must not be null"));
-  }
+  void onLost(Executor executor, Consumer<Loss> listener);
 
   /**
    * Calls a listener each time renewals begin to fail. The lock is still held: {@link #remaining()} says for how long.
@@ -139,21 +102,7 @@ public final class FencedLock implements AutoCloseable {
    * @param executor runs the listener
    * @param listener is called without knowing whether a renewal arrives after all
    */
-  public void onAtRisk(Executor executor, Runnable listener) {
-    Objects.requireNonNull(executor, "executor must not be null");
-    Objects.requireNonNull(listener, "listener must not be null");
-    atRiskListeners.add(() -> executor.execute(listener));
-  }
-
-  /** Completes what waits for the loss. Called by a thread of the pool. */
-  void lose(Loss loss) {
-    lost.complete(loss);
-  }
-
-  /** Tells that renewals fail. Called by a thread of the pool. */
-  void atRisk() {
-    atRiskListeners.forEach(Runnable::run);
-  }
+  void onAtRisk(Executor executor, Runnable listener);
 
   /**
    * Releases the lock and waits for the answer, at most 10 s. Stop the protected work first: another holder may get the
@@ -165,37 +114,14 @@ public final class FencedLock implements AutoCloseable {
    * @throws OutcomeUnknownException if no server answered; the client repeats the release in the background
    * @throws WaitInterruptedException if the thread is interrupted; the client repeats the release in the background
    */
-  public LeaseEnd release() {
-    CompletableFuture<LeaseEnd> released = keeper.release(lease);
-    try {
-      return released.get(Timing.RETRY_FOR, TimeUnit.NANOSECONDS);
-    } catch (InterruptedException interrupted) {
-      Thread.currentThread().interrupt();
-      String message = "interrupted before the release of " + name() + " was confirmed";
-      throw new WaitInterruptedException(message, interrupted);
-    } catch (TimeoutException timeout) {
-      throw new OutcomeUnknownException("no server has confirmed the release of " + name() + " in time", timeout);
-    } catch (ExecutionException failed) {
-      throw Exceptions.rethrown(failed);
-    }
-  }
+  LeaseEnd release();
 
   /**
    * Releases the lock without waiting for the answer.
    *
    * @return a future that completes with how the lease ended, on a thread of the client's pool
    */
-  public CompletableFuture<LeaseEnd> releaseAsync() {
-    CompletableFuture<LeaseEnd> answer = new CompletableFuture<>();
-    keeper.release(lease).whenComplete((end, failure) -> keeper.inBackground(() -> {
-      if (failure == null) {
-        answer.complete(end);
-      } else {
-        answer.completeExceptionally(failure);
-      }
-    }));
-    return answer;
-  }
+  CompletableFuture<LeaseEnd> releaseAsync();
 
   /**
    * Releases the lock. If the lock is lost, no server answers, or the thread is interrupted, the release goes on in the
@@ -205,31 +131,5 @@ public final class FencedLock implements AutoCloseable {
    *     token only
    */
   @Override
-  public void close() {
-    boolean held = isValid();
-    Loss loss = lease.loss;
-    try {
-      LeaseEnd end = release();
-      loss = lease.loss;
-      if (held && loss == null && end != LeaseEnd.RELEASED) {
-        loss = new Loss(name(), token(), reason(end), 0);
-      }
-    } catch (OutcomeUnknownException | WaitInterruptedException unconfirmed) {
-      System.Logger.Level level = System.Logger.Level.DEBUG;
-      System.getLogger("io.fencepost.client").log(level, unconfirmed.getMessage());
-    }
-    if (loss != null) {
-      throw new LockLostException(loss);
-    }
-  }
-
-  private static LossReason reason(LeaseEnd end) {
-    return end == LeaseEnd.UNSPECIFIED ? LossReason.UNKNOWN : LossReason.valueOf(end.name());
-  }
-
-  /** Shows the name, the token and whether the lock is held. */
-  @Override
-  public String toString() {
-    return "FencedLock[" + name() + ", token " + token() + (isValid() ? ", held]" : ", not held]");
-  }
+  void close();
 }

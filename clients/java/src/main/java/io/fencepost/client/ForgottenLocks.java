@@ -7,14 +7,14 @@ import java.util.Map;
 
 /**
  * Finds the locks that their users have forgotten: the garbage collector has found that no use of the lock can follow.
- * Nothing that the client keeps refers to a {@link FencedLock}, only to its lease. Every method is called under the
+ * Nothing that the client keeps refers to a {@link HeldLock}, only to its lease. Every method is called under the
  * lock of the {@link Keeper}.
  */
 final class ForgottenLocks {
-  private final ReferenceQueue<FencedLock> queue = new ReferenceQueue<>();
+  private final ReferenceQueue<HeldLock> queue = new ReferenceQueue<>();
 
   /** The references themselves must be reachable to be queued. */
-  private final Map<WeakReference<FencedLock>, Lease> leases = new HashMap<>();
+  private final Map<WeakReference<HeldLock>, Lease> leases = new HashMap<>();
 
   private final Keeper keeper;
 
@@ -23,8 +23,8 @@ final class ForgottenLocks {
   }
 
   /** Makes the object through which a user holds a lease, and watches it until the lease is released. */
-  FencedLock handOut(Lease lease) {
-    FencedLock handle = new FencedLock(keeper, lease);
+  HeldLock handOut(Lease lease) {
+    HeldLock handle = new HeldLock(keeper, lease);
     lease.handle = new WeakReference<>(handle, queue);
     leases.put(lease.handle, lease);
     return handle;

@@ -64,7 +64,7 @@ final class Lease {
   CompletableFuture<LeaseEnd> release;
 
   /** The object through which a user holds the lease; null before it is handed out. */
-  WeakReference<FencedLock> handle;
+  WeakReference<HeldLock> handle;
 
   Lease(
       io.fencepost.v1.Lease lease,

@@ -22,7 +22,7 @@ final class LeaseNews {
   void atRisk(Lease lease, long left, String cause) {
     long millis = TimeUnit.NANOSECONDS.toMillis(Math.max(0, left));
     log.warn("renewals of " + lease.name + " fail, it is valid for another " + millis + " ms: " + cause);
-    tell(lease, FencedLock::atRisk);
+    tell(lease, HeldLock::atRisk);
   }
 
   void renewedAgain(Lease lease) {
@@ -38,8 +38,8 @@ final class LeaseNews {
     log.warn(name + " could not be released in the background: " + last.message() + "; it is free after its TTL");
   }
 
-  private void tell(Lease lease, Consumer<FencedLock> news) {
-    FencedLock handle = lease.handle == null ? null : lease.handle.get();
+  private void tell(Lease lease, Consumer<HeldLock> news) {
+    HeldLock handle = lease.handle == null ? null : lease.handle.get();
     if (handle != null) {
       threads.inBackground(() -> news.accept(handle));
     }

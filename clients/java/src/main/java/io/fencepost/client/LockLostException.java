@@ -19,12 +19,23 @@ public final class LockLostException extends FencepostException {
   /** The token of the next lease, or 0. */
   private final long successorToken;
 
-  LockLostException(Loss loss) {
+  /**
+   * Of a lock that was lost.
+   *
+   * @param loss the loss
+   */
+  public LockLostException(Loss loss) {
     this(loss, loss.toString());
   }
 
-  /** Of a lock that is used after this process released it. */
-  static LockLostException released(String name, long token) {
+  /**
+   * Of a lock that is used after this process released it.
+   *
+   * @param name the lock's name
+   * @param token the token of its lease
+   * @return the exception, with the reason {@link LossReason#RELEASED}
+   */
+  public static LockLostException released(String name, long token) {
     String message = name + " (token " + token + ") is not held any more: this process has released it";
     return new LockLostException(new Loss(name, token, LossReason.RELEASED, 0), message);
   }

@@ -4,9 +4,9 @@ import java.util.concurrent.CompletableFuture;
 
 /** The loss of a lock as a stage. Whoever keeps it, or a stage that was made from it, has not forgotten the lock. */
 final class LossStage<T> extends CompletableFuture<T> {
-  private final FencedLock lock;
+  private final HeldLock lock;
 
-  LossStage(FencedLock lock) {
+  LossStage(HeldLock lock) {
     this.lock = lock;
   }
 

@@ -32,6 +32,12 @@ public abstract class ReadmeBlock {
   /** Work under locks. */
   public static final class Worker {
     public void stop() {}
+
+    public void work(FencedLock lock) {
+      try (lock) {
+        lock.check();
+      }
+    }
   }
 
   protected final Worker worker = new Worker();
