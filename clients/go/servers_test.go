@@ -64,7 +64,9 @@ func TestAnotherServerTakesOverWhenTheFirstIsKilled(t *testing.T) {
 	redis, _ := startRedis(t)
 	first, second := fenceposttest.Start(t, "--store", redis), fenceposttest.Start(t, "--store", redis)
 	client := newClient(t, first.Address, second.Address)
-	lock := acquire(t, client, "orders/42", fencepost.WithTTL(2*time.Second))
+	// Longer than the locks that the first server leads have no leader.
+	const ttl = 6 * time.Second
+	lock := acquire(t, client, "orders/42", fencepost.WithTTL(ttl))
 	waiting := make(chan error, 1)
 	other := newClient(t, first.Address, second.Address)
 	queued := make(chan struct{})
@@ -78,7 +80,7 @@ func TestAnotherServerTakesOverWhenTheFirstIsKilled(t *testing.T) {
 	}()
 	<-queued
 	first.Kill()
-	outlive(t, 2*time.Second, lock)
+	outlive(t, ttl, lock)
 	must(t, lock.Release(testContext(t)))
 	must(t, <-waiting)
 }
