@@ -70,7 +70,8 @@ impl Dispatch for Caller {
         let work = Spanned::new(span, work);
         match &self.faults {
             None => Either::Left(work),
-            Some(faults) => Either::Right(faults.reply(operation, work)),
+            // In a box, so that a future without faults is not as large as this one.
+            Some(faults) => Either::Right(Box::pin(faults.reply(operation, work))),
         }
     }
 }
