@@ -35,9 +35,9 @@ const MEANINGS: [(&str, &str); 12] = [
         "1",
         "the answer is no: renew or release of a lease that has ended, check-token of a token that is not \
          current, force-release that changed nothing; hold: the lock was not released; doctor: a check found \
-         an error; health, status: a server is not ready; serve: the server \
-         cannot listen, or failed later; quorum create, replace, rebuild: refused, such as for a Redis that \
-         is in use; quorum status: locks have no majority",
+         an error; health, status: a server is not ready; serve: the server cannot listen, or failed later; quorum \
+         create, replace, rebuild: refused, such as for a Redis that is in use; quorum status: locks have no \
+         majority",
     ),
     ("2", "invalid command line"),
     ("64", "the server refused the request as malformed, or an argument is invalid; drain: no server is named"),

@@ -10,7 +10,7 @@ use crate::{
         options::{OPTIONS, SWITCH},
     },
     node::NodeUrl,
-    server::ListenError,
+    server::{ListenError, Ports},
     telemetry::{self, FlushOnDrop},
 };
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -108,7 +108,7 @@ pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
     for addr in addresses {
         tracing::info!(%addr, version = env!("CARGO_PKG_VERSION"), store = %config.store, "listening");
     }
-    let served = crate::server::serve(config, listeners, (admin, faults), shutdown).await;
+    let served = crate::server::serve(config, Ports { api: listeners, admin, faults }, shutdown).await;
     drop(port_file);
     drop(log.lock().take());
     served.map_err(|error| Failure::new(NO, format!("the server failed: {error}")))

@@ -7,7 +7,10 @@ use super::listen::{ListenError, only_loopback, tcp};
 use crate::{
     api::Faults,
     config::Config,
-    domain::name::{BrokenRule, LockName, Reason},
+    domain::{
+        name::{BrokenRule, LockName, Reason},
+        outcome::RevokeOutcome,
+    },
     locks::Locks,
     store::Store,
 };
@@ -46,9 +49,11 @@ async fn lose<S: Store>(State(locks): State<Arc<Locks<S>>>, name: Bytes) -> Resu
     let name = String::from_utf8(name.into()).map_err(|error| bad(&error))?;
     let name = LockName::new(name).map_err(|BrokenRule(rule)| bad(&rule))?;
     let reason = Reason::new(LOST.to_owned()).map_err(|BrokenRule(rule)| failed(&rule))?;
-    let Some(lease) = locks.view(&name).await.map_err(|error| failed(&error))?.current else {
-        return Err((StatusCode::NOT_FOUND, format!("nobody holds lock {:?}\n", name.as_str())));
-    };
-    locks.force_release(&name, lease.token, reason).await.map_err(|error| failed(&error))?;
-    Ok(StatusCode::NO_CONTENT)
+    // Also if its lease ends before it is revoked: nothing was lost then.
+    let free = || (StatusCode::NOT_FOUND, format!("nobody holds lock {:?}\n", name.as_str()));
+    let lease = locks.view(&name).await.map_err(|error| failed(&error))?.current.ok_or_else(free)?;
+    match locks.force_release(&name, lease.token, reason).await.map_err(|error| failed(&error))? {
+        RevokeOutcome::Revoked(_) => Ok(StatusCode::NO_CONTENT),
+        RevokeOutcome::NotHeld | RevokeOutcome::TokenMismatch(_) => Err(free()),
+    }
 }

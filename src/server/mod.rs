@@ -75,16 +75,24 @@ pub enum ServeError {
     Reflection(#[from] tonic_reflection::server::Error),
 }
 
-/// Serves on `listeners` (see [`bind`]), with the admin port on `admin` (see [`bind_admin`]) and the port of faults on
-/// `faults` (see [`bind_faults`]), until `shutdown` resolves
-/// or an operator drains the server. Then drains, within the configured drain timeout and three seconds. The admin port
-/// closes last.
+/// The open ports of a server.
+#[derive(Debug)]
+pub struct Ports {
+    /// The API: see [`bind`].
+    pub api: Listeners,
+    /// The admin port: see [`bind_admin`].
+    pub admin: Vec<TcpListener>,
+    /// The port of faults: see [`bind_faults`].
+    pub faults: Vec<TcpListener>,
+}
+
+/// Serves on `ports` until `shutdown` resolves or an operator drains the server. Then drains, within the configured
+/// drain timeout and three seconds. The admin port closes last.
 ///
 /// Dropped, it stops accepting; open connections end with the runtime.
 pub async fn serve(
     config: Config,
-    listeners: Listeners,
-    (admin, faults): (Vec<TcpListener>, Vec<TcpListener>),
+    ports: Ports,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let config = Config { connections_max: open_files::connections_within_limit(config.connections_max), ..config };
@@ -92,15 +100,7 @@ pub async fn serve(
     let metrics = Arc::new(Metrics::new(Build::with(&config.store).facts()));
     let traces = traces(&config, &metrics)?;
     let kind = Build::with(&config.store).store();
-    let server = |store| Server {
-        config: &config,
-        listeners,
-        admin,
-        faults,
-        store,
-        metrics: metrics.clone(),
-        traces: traces.clone(),
-    };
+    let server = |store| Server { config: &config, ports, store, metrics: metrics.clone(), traces: traces.clone() };
     match &config.store {
         StoreUrl::Redis(urls) => {
             let urls = urls.iter().map(|url| store_url(url, &config.store_tls)).collect::<Result<Vec<_>, _>>()?;
@@ -179,9 +179,7 @@ fn traces(config: &Config, metrics: &Metrics) -> Result<Traces, ServeError> {
 /// What is the same for all stores.
 struct Server<'a> {
     config: &'a Config,
-    listeners: Listeners,
-    admin: Vec<TcpListener>,
-    faults: Vec<TcpListener>,
+    ports: Ports,
     store: StoreIdentity,
     metrics: Arc<Metrics>,
     traces: Traces,
@@ -196,7 +194,8 @@ impl Server<'_> {
         shutdown: impl Future<Output = ()> + Send + 'static,
         cleanup: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
-        let Self { config, listeners: Listeners { sockets, tls }, admin, faults, store, metrics, traces } = self;
+        let Self { config, ports: Ports { api: Listeners { sockets, tls }, admin, faults }, store, metrics, traces } =
+            self;
         let with_admin = config.admin_service == AdminPlace::Everywhere;
         let build = Build::with(&config.store);
         let services = api::service_names(with_admin);

@@ -1,7 +1,10 @@
 //! A server in the process of the test, clients, and helpers for calls and checks.
 #![allow(dead_code, reason = "no test uses all of it")]
 
-use fencepost::testing::config::{AdminPlace, Config, Environment};
+use fencepost::testing::{
+    config::{AdminPlace, Config, Environment},
+    server::Ports,
+};
 use fencepost_proto::v1::{
     self, acquire_response::Outcome, admin_service_client::AdminServiceClient, lock_service_client::LockServiceClient,
 };
@@ -75,7 +78,8 @@ impl Server {
                     std::future::pending::<()>().await;
                 }
             };
-            fencepost::testing::server::serve(config, listeners, (Vec::new(), Vec::new()), shutdown).await.unwrap();
+            let ports = Ports { api: listeners, admin: Vec::new(), faults: Vec::new() };
+            fencepost::testing::server::serve(config, ports, shutdown).await.unwrap();
         });
         Self { addr, shutdown: Some(shutdown), task }
     }

@@ -63,8 +63,8 @@ fn place(redis: &Redis) -> String {
     format!("127.0.0.1:{}", redis.port)
 }
 
-/// The longest wait for a condition. A Sentinel whose timer came more than 2 s late, on a busy machine, does nothing for
-/// 30 s (TILT), so a failover may take as long.
+/// The longest wait for a condition. A Sentinel whose timer came more than 2 s late, on a busy machine, does nothing
+/// for 30 s (TILT), so a failover may take as long.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
