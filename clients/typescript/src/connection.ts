@@ -14,7 +14,7 @@ import { Failure } from "./failure.js";
 import { CONNECT_TIMEOUT_MS } from "./facts.js";
 import { LockService } from "./gen/fencepost/v1/lock_pb.js";
 import { Http2, NoGreeting, type Pings } from "./http2.js";
-import { probe, SILENT } from "./probe.js";
+import { Probes, SILENT } from "./probe.js";
 import type { Security, Tls, Tokens } from "./security.js";
 import { type Trouble, troubleOf } from "./trouble.js";
 
@@ -28,9 +28,20 @@ const PINGS: Pings = { interval: 10_000, timeout: 5000, unanswered: 1000 };
 const ANSWER_BYTES_MAX = 16 * 1024 * 1024;
 
 /** What a server has shown so far. */
-export interface Heard {
+export class Heard {
+  readonly probes = new Probes();
+  #isHttp2 = false;
+
   /** Whether it has ever spoken HTTP/2. If so, one that only ends connections does so because it stops. */
-  isHttp2: boolean;
+  get isHttp2(): boolean {
+    return this.#isHttp2;
+  }
+
+  /** It has spoken HTTP/2. */
+  greeted(): void {
+    this.#isHttp2 = true;
+    this.probes.forget();
+  }
 }
 
 export class Connection {
@@ -44,7 +55,7 @@ export class Connection {
   readonly #all = new Set<Http2>();
 
   /** `heard` is shared by the connections with one server. The pings are an argument for tests only. */
-  constructor(address: Address, { tls, tokens }: Security, heard: Heard = { isHttp2: false }, pings: Pings = PINGS) {
+  constructor(address: Address, { tls, tokens }: Security, heard = new Heard(), pings: Pings = PINGS) {
     this.address = address;
     this.#heard = heard;
     this.#tls = tls;
@@ -71,7 +82,7 @@ export class Connection {
     try {
       const connection = this.#current?.isUsable === true ? this.#current : this.#begin();
       await connection.opened;
-      this.#heard.isHttp2 = true;
+      this.#heard.greeted();
       await connection.check(CONNECT_TIMEOUT_MS);
       if (connection.isUsable) return undefined;
     } catch (error) {
@@ -85,7 +96,7 @@ export class Connection {
     if (!(error instanceof NoGreeting) || trouble.isLasting) return trouble;
     if (error.kind === "silent") return SILENT;
     if (error.kind === "unreached") return trouble;
-    const seen = await probe(this.address, () => dial(this.address, this.#tls));
+    const seen = await this.#heard.probes.look(this.address, () => dial(this.address, this.#tls));
     return seen === undefined || (this.#heard.isHttp2 && !seen.isLasting) ? trouble : seen;
   }
 

@@ -8,6 +8,7 @@ import type { Socket } from "node:net";
 import * as net from "node:net";
 import * as tls from "node:tls";
 import type { Address } from "./address.js";
+import { now } from "./clock.js";
 import {
   CONNECT_TIMEOUT_MS,
   NOT_GRPC_BYTES,
@@ -25,6 +26,8 @@ import type { Trouble } from "./trouble.js";
 const BEGINNING = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0", "latin1");
 /** The most bytes that an error shows of another protocol. */
 const SHOWN_MAX = 60;
+/** The minimum time between two probes of one server. */
+const PROBE_INTERVAL_MS = 1000;
 /** The type of the frame with which a server begins HTTP/2, and its place in the frame. */
 const [SETTINGS, TYPE_AT] = [4, 3];
 
@@ -34,8 +37,30 @@ const CLOSED: Trouble = { text: NOT_GRPC_CLOSED, isLasting: false, isPredicate: 
 /** What arrived first: bytes, the end of the connection, or nothing in time; `unreached` if it did not connect. */
 type First = Buffer | "closed" | "silent" | "unreached";
 
-/** Looks at the port of a server whose connection ended before its greeting. `dial` connects as the client does. */
-export async function probe(address: Address, dial: () => Socket): Promise<Trouble | undefined> {
+/**
+ * The probes of one server. A client connects many times a second to a server that has stopped, and a probe is up to two
+ * connections more: so there is one probe a second at most, and its result explains all failures of that second.
+ */
+export class Probes {
+  #at = -Infinity;
+  #found: Promise<Trouble | undefined> | undefined;
+
+  /** Looks at the port of a server whose connection ended before its greeting. `dial` connects as the client does. */
+  look(address: Address, dial: () => Socket): Promise<Trouble | undefined> {
+    if (this.#found === undefined || now() - this.#at >= PROBE_INTERVAL_MS) {
+      this.#at = now();
+      this.#found = probe(address, dial);
+    }
+    return this.#found;
+  }
+
+  /** The server has spoken: what was found before is over. */
+  forget(): void {
+    this.#found = undefined;
+  }
+}
+
+async function probe(address: Address, dial: () => Socket): Promise<Trouble | undefined> {
   const isTls = address.kind === "tcp" && address.tls;
   const first = await firstOf(dial, isTls ? "secureConnect" : "connect", BEGINNING);
   if (first instanceof Buffer) return first[TYPE_AT] === SETTINGS ? undefined : other(first, isTls);

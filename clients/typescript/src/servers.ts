@@ -3,7 +3,7 @@
  * works and move on when it fails.
  */
 import type { Address } from "./address.js";
-import { Connection, type Heard } from "./connection.js";
+import { Connection, Heard } from "./connection.js";
 import { OTHER_STORE } from "./facts.js";
 import { Failure } from "./failure.js";
 import { Log } from "./log.js";
@@ -27,7 +27,7 @@ export class Servers {
     this.#addresses = addresses;
     this.#security = security;
     this.#log = log;
-    this.#heard = addresses.map(() => ({ isHttp2: false }));
+    this.#heard = addresses.map(() => new Heard());
   }
 
   get count(): number {

@@ -5,7 +5,7 @@ import test, { type TestContext } from "node:test";
 import { Acquiring } from "../src/acquiring.js";
 import { addresses } from "../src/address.js";
 import { call } from "../src/calls.js";
-import { Connection } from "../src/connection.js";
+import { Connection, Heard } from "../src/connection.js";
 import { Core } from "../src/core.js";
 import { NOT_GRPC_SILENT } from "../src/facts.js";
 import { request } from "../src/request.js";
@@ -57,7 +57,7 @@ class Impatient extends Servers {
   override connection(index: number): Connection {
     const address = addresses(this.#list)[index] ?? assert.fail();
     const pings = { interval: 100, timeout: this.#timeout, unanswered: 60_000 };
-    return new Connection(address, { tls: new Tls(), tokens: undefined }, { isHttp2: false }, pings);
+    return new Connection(address, { tls: new Tls(), tokens: undefined }, new Heard(), pings);
   }
 }
 
@@ -127,7 +127,7 @@ void test("a call does not wait as long for a ping as a check in the background 
   const proxy = await Proxy.start(t, server.address);
   const address = addresses([proxy.address])[0] ?? assert.fail();
   const pings = { interval: 100, timeout: 60_000, unanswered: 60_000 };
-  const connection = new Connection(address, { tls: new Tls(), tokens: undefined }, { isHttp2: false }, pings);
+  const connection = new Connection(address, { tls: new Tls(), tokens: undefined }, new Heard(), pings);
   after(t, () => {
     connection.close();
     return Promise.resolve();
