@@ -164,7 +164,7 @@ fn frames() -> [(&'static str, Frame); 3] {
     let ask = |command| {
         let work = Work::Run(LockName::new("orders/00000042").unwrap(), command);
         let ballot = Ballot { round: 300, server: ServerId([7; 12]) };
-        Frame::Ask { number, partition: 17, ballot, not_after: now, work }
+        Frame::Forward { number, partition: 17, ballot, not_after: now, work }
     };
     let Candidate { lease_id, grant_id, .. } = candidate(1);
     let token = FencingToken::new(NOW).unwrap();

@@ -19,7 +19,7 @@ use fencepost::testing::{
             paxos::{
                 ballot::{Ballot, Position, ServerId, Stamp, TransferId},
                 message::{Answer, Request},
-                node::{Ask, ClusterId, Mark, Said},
+                node::{ClusterId, Mark, NodeAnswer, NodeRequest},
             },
         },
     },
@@ -41,16 +41,16 @@ const TOLD_BYTES: usize = 400;
 /// Calls that are under way.
 const UNDER_WAY: usize = 4;
 
-fn of_partition(partition: u16, number: u64, request: Request) -> Ask {
+fn of_partition(partition: u16, number: u64, request: Request) -> NodeRequest {
     let fresh = Stamp((u128::from(number) << 64) + 1);
-    Ask::OfPartition { cluster: ClusterId(1), list: 1, partition, fresh, request }
+    NodeRequest::OfPartition { cluster: ClusterId(1), list: 1, partition, fresh, request }
 }
 
-async fn said(connection: &Connection, asks: &[Ask]) -> Vec<Said> {
+async fn answers(connection: &Connection, requests: &[NodeRequest]) -> Vec<NodeAnswer> {
     let mut all = Vec::new();
-    for call in scripts::calls(&connection.info().run_id, asks).unwrap() {
+    for call in scripts::calls(&connection.info().run_id, requests).unwrap() {
         let reply = connection.run(call.script.script, &call.script.keys, &call.script.args).await.unwrap();
-        all.extend(call.said(reply).unwrap().into_iter().map(Result::unwrap));
+        all.extend(call.answers(reply).unwrap().into_iter().map(Result::unwrap));
     }
     all
 }
@@ -59,15 +59,17 @@ async fn said(connection: &Connection, asks: &[Ask]) -> Vec<Said> {
 async fn join(connection: &Connection, partitions: u16) -> Vec<Stamp> {
     let members = Arc::from([Arc::from("redis://here")]);
     let mark = Mark { cluster: ClusterId(1), partitions, list: 1, members, rebuild: None };
-    said(connection, &[Ask::Mark(mark)]).await;
+    answers(connection, &[NodeRequest::Mark(mark)]).await;
     let mut stamps = Vec::new();
     for partition in 0..partitions {
         let look = of_partition(partition, 1, Request::Promise(BALLOT));
-        let [Said::OfPartition(Answer::Stranger(stamp))] = said(connection, &[look]).await[..] else { panic!() };
+        let [NodeAnswer::OfPartition(Answer::Stranger(stamp))] = answers(connection, &[look]).await[..] else {
+            panic!()
+        };
         let position = Position { ballot: BALLOT, seq: 0 };
         let admit = Request::Admit { position, transfer: TransferId(1), count: 0, time: 0, token: 0, stamp };
-        let done = said(connection, &[of_partition(partition, 1, admit)]).await;
-        assert_eq!(done, [Said::OfPartition(Answer::Done)]);
+        let done = answers(connection, &[of_partition(partition, 1, admit)]).await;
+        assert_eq!(done, [NodeAnswer::OfPartition(Answer::Done)]);
         stamps.push(stamp);
     }
     stamps
@@ -79,7 +81,7 @@ fn key(kind: char, number: u64, pair: u64) -> Bytes {
 
 /// The batches of this number, one for each partition, in one call.
 fn batches(run_id: &str, stamps: &[Stamp], number: u64, pairs: u64) -> Call {
-    let asks: Vec<Ask> = (0..)
+    let requests: Vec<NodeRequest> = (0..)
         .zip(stamps)
         .map(|(partition, stamp)| {
             let mut put: Vec<_> =
@@ -94,7 +96,7 @@ fn batches(run_id: &str, stamps: &[Stamp], number: u64, pairs: u64) -> Call {
             of_partition(partition, number, write)
         })
         .collect();
-    let mut calls = scripts::calls(run_id, &asks).unwrap();
+    let mut calls = scripts::calls(run_id, &requests).unwrap();
     assert_eq!(calls.len(), 1, "one run of the script");
     calls.remove(0)
 }
@@ -126,8 +128,8 @@ async fn measure(redis: &Redis, connection: &Connection, partitions: u16, pairs:
         let before = cpu(redis);
         for calls in calls.chunks(UNDER_WAY) {
             for (call, reply) in calls.iter().zip(connection.run_all(calls).await) {
-                for said in call.said(reply.unwrap()).unwrap() {
-                    assert_eq!(said, Ok(Said::OfPartition(Answer::Done)));
+                for answer in call.answers(reply.unwrap()).unwrap() {
+                    assert_eq!(answer, Ok(NodeAnswer::OfPartition(Answer::Done)));
                 }
             }
         }
@@ -162,7 +164,7 @@ fn cpu(redis: &Redis) -> f64 {
 async fn measure_beats(redis: &Redis, connection: &Connection, partitions: u16, servers: u8, windows: u64) {
     redis.command(&["FLUSHALL"]);
     join(connection, partitions).await;
-    let heartbeat = |server, number: u64| Ask::Heartbeat {
+    let heartbeat = |server, number: u64| NodeRequest::Heartbeat {
         cluster: ClusterId(1),
         list: 1,
         partitions,
@@ -172,15 +174,17 @@ async fn measure_beats(redis: &Redis, connection: &Connection, partitions: u16, 
         gone: Vec::new(),
     };
     for server in 1..servers {
-        said(connection, &[heartbeat(server, 0)]).await;
+        answers(connection, &[heartbeat(server, 0)]).await;
     }
     let (mut scripts, mut all) = (Vec::new(), Vec::new());
     for _ in 0..windows {
         redis.command(&["CONFIG", "RESETSTAT"]);
         let before = cpu(redis);
         for number in 0..WINDOW {
-            let said = said(connection, &[heartbeat(0, number)]).await;
-            let [Said::Heartbeats { partitions: seen, servers: told }] = &said[..] else { panic!("{said:?}") };
+            let answers = answers(connection, &[heartbeat(0, number)]).await;
+            let [NodeAnswer::Heartbeats { partitions: seen, servers: told }] = &answers[..] else {
+                panic!("{answers:?}")
+            };
             assert_eq!((seen.len(), told.len()), (partitions.into(), servers.into()));
         }
         all.push((cpu(redis) - before) / WINDOW as f64);

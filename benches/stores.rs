@@ -19,7 +19,7 @@ use fencepost::testing::{
         quorum::{
             QuorumStore,
             config::bootstrap::create,
-            nodes::{carrier::Carrier, connections::RedisNodes},
+            nodes::{client::NodeClient, connections::RedisNodes},
             paxos::node::{ClusterId, Mark},
         },
     },

@@ -19,7 +19,7 @@ use fencepost::testing::{
     store::{
         memory::MemoryStore,
         quorum::{
-            nodes::carrier::PARCEL_BYTES_MAX,
+            nodes::client::PARCEL_BYTES_MAX,
             paxos::ballot::{Ballot, ServerId},
             rpc::messages::{Done, Frame, FrameError, Parcel, PresentedWaiter, Refusal, Work, parcels},
         },
@@ -151,7 +151,7 @@ fn acquire(metadata: Metadata) -> Acquire {
 
 fn ask(command: Command) -> Frame {
     let work = Work::Run(name(1), command);
-    Frame::Ask { number: 1, partition: 17, ballot: BALLOT, not_after: StoreTime::from_micros(1 << 50), work }
+    Frame::Forward { number: 1, partition: 17, ballot: BALLOT, not_after: StoreTime::from_micros(1 << 50), work }
 }
 
 fn reply(result: Result<Done, Refusal>) -> Frame {

@@ -10,12 +10,12 @@ use fencepost::testing::{
     node::{CONNECTIONS_PER_NODE, Push, Pushes, RedisUrl},
     store::quorum::{
         nodes::{
-            carrier::{Carrier, PARCEL_BYTES_MAX},
+            client::{NodeClient, PARCEL_BYTES_MAX},
             connections::RedisNodes,
         },
         paxos::{
             ballot::ServerId,
-            node::{Ask, ClusterId, Mark, Said},
+            node::{ClusterId, Mark, NodeAnswer, NodeRequest},
         },
     },
 };
@@ -66,7 +66,7 @@ fn parcel(text: &[u8]) -> Option<Push> {
     Some(Push::Message(text.to_vec()))
 }
 
-async fn until_nobody_listens(from: &impl Carrier, to: ServerId) {
+async fn until_nobody_listens(from: &impl NodeClient, to: ServerId) {
     let ended = async {
         while from.publish(0, to, Vec::new()).await.unwrap() {
             sleep(Duration::from_millis(5)).await;
@@ -76,7 +76,7 @@ async fn until_nobody_listens(from: &impl Carrier, to: ServerId) {
 }
 
 /// `one` and `other` are the carriers of these servers, and `from` is that of a third one. They have two nodes.
-async fn parcels_reach_whom_they_are_for(from: &impl Carrier, one: &impl Carrier, other: &impl Carrier) {
+async fn parcels_reach_whom_they_are_for(from: &impl NodeClient, one: &impl NodeClient, other: &impl NodeClient) {
     assert!(!from.publish(0, ONE, b"early".to_vec()).await.unwrap(), "nobody listens");
     let (mut to_one, mut to_other) = (one.listen(0, ONE), other.listen(0, OTHER));
     assert_eq!(next(&mut to_one).await, Some(Push::Resync));
@@ -175,7 +175,7 @@ async fn parcels_and_requests_have_a_connection_each() {
     // True unless the requests came after the parcel on the same connection.
     let are_apart = async || {
         assert!(!from.nodes.publish(0, ONE, Vec::new()).await.unwrap());
-        assert_eq!(from.nodes.carry(0, vec![Ask::Mark(mark.clone())]).await.unwrap(), [Ok(Said::Marked)]);
+        assert_eq!(from.nodes.send(0, vec![NodeRequest::Mark(mark.clone())]).await.unwrap(), [Ok(NodeAnswer::Marked)]);
         let last_commands = redis[0].command(&["CLIENT", "LIST"]).text();
         last_commands.contains(" cmd=publish ")
     };

@@ -6,11 +6,11 @@ use fencepost::testing::{
     domain::time::StoreTime,
     node::{Push, PushSender, Pushes},
     store::quorum::{
-        nodes::carrier::{Answers, Carrier, Lost, PARCEL_BYTES_MAX},
+        nodes::client::{Answers, Lost, NodeClient, PARCEL_BYTES_MAX},
         paxos::{
             acceptor::Incarnation,
             ballot::ServerId,
-            node::{Ask, Node},
+            node::{Node, NodeRequest},
         },
     },
 };
@@ -71,15 +71,15 @@ impl<const COUNT: usize> Twins<COUNT> {
     }
 }
 
-impl<const COUNT: usize> Carrier for Twins<COUNT> {
-    async fn carry(&self, node: usize, asks: Vec<Ask>) -> Result<Answers, Lost> {
+impl<const COUNT: usize> NodeClient for Twins<COUNT> {
+    async fn send(&self, node: usize, requests: Vec<NodeRequest>) -> Result<Answers, Lost> {
         tokio::task::yield_now().await;
         let Twin { node, life, is_away, .. } = &mut *self.0[node].lock().unwrap();
         if *is_away {
             return Err(Lost("it is away".to_owned()));
         }
-        let answer = |ask| node.carry_out(*life, ask).map_err(|why| why.to_string());
-        Ok(asks.iter().map(answer).collect())
+        let answer = |request| node.execute(*life, request).map_err(|why| why.to_string());
+        Ok(requests.iter().map(answer).collect())
     }
 
     async fn up(&self, node: usize) {

@@ -33,7 +33,7 @@ const fn length(frame: &Frame) -> usize {
         Frame::Notices { notices, .. } => notices.len(),
         Frame::Waiters { waiters, .. } => waiters.len(),
         Frame::Presented { outcomes, .. } => outcomes.len(),
-        Frame::Ask { .. }
+        Frame::Forward { .. }
         | Frame::Reply { .. }
         | Frame::Gather { .. }
         | Frame::HandOver { .. }

@@ -23,7 +23,7 @@ use crate::{
         },
         nodes::{
             addresses::{Addresses, Connected},
-            carrier::Lost,
+            client::Lost,
             connections::RedisNodes,
         },
         paxos::{
@@ -241,7 +241,7 @@ async fn ask(named: &Named) -> Result<Status, Failure> {
     for member in &*mark.members {
         let connected = search.nodes().and_then(|nodes| Some((&nodes.nodes, nodes.number_of(member)?)));
         let asked = match (sight.of(member), connected) {
-            (Some(Ok(Some(known))), Some((carrier, node))) if is_of(known, &mark) => survey(carrier, node, &mark).await,
+            (Some(Ok(Some(known))), Some((client, node))) if is_of(known, &mark) => survey(client, node, &mark).await,
             (Some(Ok(Some(known))), _) if known.list > mark.list => {
                 Err(Lost(format!("it has a newer member list, {}", known.list)))
             }

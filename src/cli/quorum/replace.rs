@@ -13,7 +13,7 @@ use crate::{
             replace_node::{Plan, ReplaceError, Replacement},
             search::Search,
         },
-        nodes::{addresses::Connected, carrier::Carrier},
+        nodes::{addresses::Connected, client::NodeClient},
         paxos::node::Mark,
     },
 };
@@ -92,7 +92,7 @@ fn refused(why: &ReplaceError) -> Failure {
 /// Waits until the new node has the locks of all partitions.
 async fn bring_up_to_date(
     replacement: &Replacement,
-    nodes: &Connected<impl Carrier>,
+    nodes: &Connected<impl NodeClient>,
     to: &Mark,
 ) -> Result<(), Failure> {
     let (mut most, mut rose, all) = (0, Instant::now(), usize::from(to.partitions));

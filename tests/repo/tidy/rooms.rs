@@ -72,7 +72,7 @@ pub(crate) fn cycles<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> Vec
 fn a_folder_knows_those_before_it() {
     let refused = |path: &str, code: &str| assert_eq!(ladder(path, code).len(), 1, "{path}: {code}");
     let passes = |path: &str, code: &str| assert_eq!(ladder(path, code), [""; 0], "{code}");
-    refused("src/store/quorum/paxos/a.rs", "use crate::store::quorum::nodes::carrier::Carrier;");
+    refused("src/store/quorum/paxos/a.rs", "use crate::store::quorum::nodes::client::NodeClient;");
     refused("src/store/quorum/paxos/a.rs", "use crate::{store::{Store, quorum::{rpc::messages::Frame, paxos::node}}};");
     refused("src/store/quorum/rpc/a.rs", "use super::super::store::QuorumStore;");
     refused("src/store/quorum/rpc/a/b.rs", "use super::super::super::store::QuorumStore;");
@@ -80,7 +80,7 @@ fn a_folder_knows_those_before_it() {
     refused("src/store/quorum/a.rs", "");
     refused("src/store/quorum/rooms/a.rs", "");
     passes("src/store/quorum/rpc/a.rs", "use crate::store::quorum::paxos::ballot::Ballot; use super::store;");
-    passes("src/store/quorum/store/a.rs", "use crate::store::quorum::{config::status, nodes::carrier::Carrier};");
+    passes("src/store/quorum/store/a.rs", "use crate::store::quorum::{config::status, nodes::client::NodeClient};");
     passes("src/store/quorum/mod.rs", "pub mod store;");
     passes("src/store/memory/a.rs", "use crate::store::quorum::store;");
 }

@@ -1,10 +1,10 @@
 //! A node, kept twice: by its twin, and by the scripts on a real Redis.
 
 use super::{
+    answers::{label, wholly},
     kept,
     op::{Knows, Op, What, ballot, server},
     requests::{classic_key, key, many},
-    told::{label, wholly},
 };
 use crate::redis_server::Redis;
 use deadpool_redis::redis;
@@ -19,7 +19,7 @@ use fencepost::testing::{
                 ballot::{Position, Stamp, TransferId},
                 classic_keys::ClassicValue,
                 message::{Answer, Request},
-                node::{Ask, ClusterId, Mark, Node, Said},
+                node::{ClusterId, Mark, Node, NodeAnswer, NodeRequest},
             },
         },
     },
@@ -42,7 +42,7 @@ pub(crate) struct Both {
     lives: Vec<String>,
     pub(crate) run_id: String,
     saved: Option<(Vec<u8>, Node)>,
-    sent: Vec<Vec<Ask>>,
+    sent: Vec<Vec<NodeRequest>>,
     made: u64,
     pub(crate) requests: usize,
     /// How often each request was answered in each way.
@@ -76,28 +76,28 @@ impl Both {
 
     pub(crate) fn step(&mut self, op: &Op) -> Result<(), String> {
         match op {
-            Op::Ask(knows, partition, what) => {
+            Op::Request(knows, partition, what) => {
                 let request = self.request(&self.twin.clone(), *partition, what);
-                let ask = self.of_partition(*knows, *partition, request);
-                let said = self.send(vec![ask.clone()])?;
-                if said == [Said::Unmarked] {
+                let request = self.of_partition(*knows, *partition, request);
+                let answers = self.send(vec![request.clone()])?;
+                if answers == [NodeAnswer::Unmarked] {
                     self.send(vec![self.mark(*knows)])?;
-                    self.send(vec![ask])?;
+                    self.send(vec![request])?;
                 }
             }
             Op::Together(whats) => {
-                let (mut asks, mut scratch) = (Vec::new(), self.twin.clone());
+                let (mut requests, mut scratch) = (Vec::new(), self.twin.clone());
                 let fresh = self.fresh();
                 for (partition, what) in whats.iter().filter(|(_, what)| !matches!(what, What::Read { .. })) {
                     let request = self.request(&scratch, *partition, what);
-                    let mut ask = self.of_partition(Knows::It, *partition, request);
-                    if let Ask::OfPartition { fresh: own, .. } = &mut ask {
+                    let mut request = self.of_partition(Knows::It, *partition, request);
+                    if let NodeRequest::OfPartition { fresh: own, .. } = &mut request {
                         *own = fresh;
                     }
-                    drop(scratch.carry_out(self.present(), &ask));
-                    asks.push(ask);
+                    drop(scratch.execute(self.present(), &request));
+                    requests.push(request);
                 }
-                self.send(asks)?;
+                self.send(requests)?;
             }
             Op::Snapshot { partition, ballot, put, many } => self.snapshot(*partition, *ballot, put, *many)?,
             Op::Mark(knows) => drop(self.send(vec![self.mark(*knows)])?),
@@ -105,16 +105,16 @@ impl Both {
                 let ((cluster, list), fresh) = (self.knows(*knows), self.fresh());
                 let (server, gone) = (server(*number), gone.iter().map(|number| server(*number)).collect());
                 let (partitions, told) = (*partitions, told.as_slice().into());
-                self.send(vec![Ask::Heartbeat { cluster, list, partitions, fresh, server, told, gone }])?;
+                self.send(vec![NodeRequest::Heartbeat { cluster, list, partitions, fresh, server, told, gone }])?;
             }
             Op::Prefix(knows, number) => {
                 let ((cluster, list), prefix) = (self.knows(*knows), ["", "lock:", "é{\n"][*number].into());
-                self.send(vec![Ask::Prefix { cluster, list, prefix }])?;
+                self.send(vec![NodeRequest::Prefix { cluster, list, prefix }])?;
             }
             Op::Classic(partition, number, what) => self.classic(&classic_key(*partition, *number), *partition, *what),
             Op::Again(back) => {
-                if let Some(asks) = self.sent.iter().rev().nth(*back).cloned() {
-                    self.send(asks)?;
+                if let Some(requests) = self.sent.iter().rev().nth(*back).cloned() {
+                    self.send(requests)?;
                 }
             }
             Op::Raise(partition, by) => {
@@ -230,11 +230,11 @@ impl Both {
         Stamp(0xffee_0000_0000_0000_0000_0000_0000_0000 + u128::from(self.number()))
     }
 
-    pub(crate) fn mark(&self, knows: Knows) -> Ask {
+    pub(crate) fn mark(&self, knows: Knows) -> NodeRequest {
         let (cluster, list) = self.knows(knows);
         let more = u64::from(matches!(knows, Knows::Rival));
         let members = (0..=list % 4 + more).map(|number| Arc::from(format!("redis://[::1]:{number}/\"é\n")));
-        Ask::Mark(Mark {
+        NodeRequest::Mark(Mark {
             cluster,
             partitions: 16,
             list,
@@ -254,21 +254,21 @@ impl Both {
         }
     }
 
-    pub(crate) fn of_partition(&mut self, knows: Knows, partition: u16, request: Request) -> Ask {
+    pub(crate) fn of_partition(&mut self, knows: Knows, partition: u16, request: Request) -> NodeRequest {
         let (cluster, list) = self.knows(knows);
-        Ask::OfPartition { cluster, list, partition, fresh: self.fresh(), request }
+        NodeRequest::OfPartition { cluster, list, partition, fresh: self.fresh(), request }
     }
 
     /// What a leader does with a node that needs a snapshot.
     fn snapshot(&mut self, partition: u16, number: usize, put: &[u8], count: u16) -> Result<(), String> {
         let ballot = ballot(number);
         let look = self.of_partition(Knows::It, partition, Request::Promise(ballot));
-        let said = self.send(vec![look])?;
-        let (stamp, seq) = match said[..] {
-            [Said::OfPartition(Answer::Promised { stamp, accepted })] if accepted.ballot == ballot => {
+        let answers = self.send(vec![look])?;
+        let (stamp, seq) = match answers[..] {
+            [NodeAnswer::OfPartition(Answer::Promised { stamp, accepted })] if accepted.ballot == ballot => {
                 (stamp, accepted.seq + 1)
             }
-            [Said::OfPartition(Answer::Promised { stamp, .. } | Answer::Stranger(stamp))] => (stamp, 1),
+            [NodeAnswer::OfPartition(Answer::Promised { stamp, .. } | Answer::Stranger(stamp))] => (stamp, 1),
             _ => return Ok(()),
         };
         let mut content = Content::default();
@@ -284,61 +284,61 @@ impl Both {
         }
         let admit = Request::Admit { position, transfer, count, time, token, stamp };
         let admit = self.of_partition(Knows::It, partition, admit);
-        let said = self.send(vec![admit])?;
-        if matches!(said[..], [Said::OfPartition(Answer::Done | Answer::At(_) | Answer::No(_))]) {
+        let answers = self.send(vec![admit])?;
+        if matches!(answers[..], [NodeAnswer::OfPartition(Answer::Done | Answer::At(_) | Answer::No(_))]) {
             return Ok(());
         }
-        Err(format!("a snapshot was answered {said:?}"))
+        Err(format!("a snapshot was answered {answers:?}"))
     }
 
     /// Sends them to both, and compares. The answers of partitions that are not damaged.
-    pub(crate) fn send(&mut self, asks: Vec<Ask>) -> Result<Vec<Said>, String> {
-        self.requests += asks.len();
+    pub(crate) fn send(&mut self, requests: Vec<NodeRequest>) -> Result<Vec<NodeAnswer>, String> {
+        self.requests += requests.len();
         let (mut expected, mut how) = (Vec::new(), Vec::new());
-        for ask in &asks {
+        for request in &requests {
             let before = self.twin.clone();
-            let votes = |node: &Node| match ask {
-                Ask::OfPartition { partition, .. } => node
+            let votes = |node: &Node| match request {
+                NodeRequest::OfPartition { partition, .. } => node
                     .partitions
                     .get(partition)
                     .is_some_and(|it| it.header.as_ref().is_some_and(|header| header.incarnation == self.present())),
-                Ask::Mark(_) | Ask::Heartbeat { .. } | Ask::Prefix { .. } => false,
+                NodeRequest::Mark(_) | NodeRequest::Heartbeat { .. } | NodeRequest::Prefix { .. } => false,
             };
             let (as_member, present) = (votes(&before), self.present());
-            let said = wholly(ask, |ask| self.twin.carry_out(present, ask).map_err(|why| why.to_string()));
+            let answer = wholly(request, |request| self.twin.execute(present, request).map_err(|why| why.to_string()));
             how.push((as_member, self.twin != before));
-            expected.push(said.0);
+            expected.push(answer.0);
         }
-        let found: Vec<(Result<Said, String>, usize)> =
-            if let [ask @ Ask::OfPartition { request: Request::Read { .. }, .. }] = &asks[..] {
-                vec![wholly(ask, |ask| self.carry(std::slice::from_ref(ask)).remove(0))]
+        let found: Vec<(Result<NodeAnswer, String>, usize)> =
+            if let [request @ NodeRequest::OfPartition { request: Request::Read { .. }, .. }] = &requests[..] {
+                vec![wholly(request, |request| self.execute_at_redis(std::slice::from_ref(request)).remove(0))]
             } else {
-                self.carry(&asks).into_iter().map(|said| (said, 1)).collect()
+                self.execute_at_redis(&requests).into_iter().map(|answer| (answer, 1)).collect()
             };
-        for (index, ask) in asks.iter().enumerate() {
-            let (said, pieces) = &found[index];
-            if *said != expected[index] {
-                return Err(format!("{ask:?}:\nthe twin says {:?}\nand Redis {said:?}", expected[index]));
+        for (index, request) in requests.iter().enumerate() {
+            let (answer, pieces) = &found[index];
+            if *answer != expected[index] {
+                return Err(format!("{request:?}:\nthe twin says {:?}\nand Redis {answer:?}", expected[index]));
             }
-            *self.seen.entry(label(ask, said, how[index], *pieces)).or_default() += 1;
+            *self.seen.entry(label(request, answer, how[index], *pieces)).or_default() += 1;
         }
         self.compare_kept()?;
-        self.sent.push(asks);
+        self.sent.push(requests);
         Ok(expected.into_iter().flatten().collect())
     }
 
     /// Sends them to Redis, one run of a script after the other: of several that are sent at a time, those come last
     /// whose script Redis does not know.
-    fn carry(&self, asks: &[Ask]) -> Vec<Result<Said, String>> {
-        let mut said = Vec::new();
-        for call in scripts::calls(&self.run_id, asks).unwrap() {
+    fn execute_at_redis(&self, requests: &[NodeRequest]) -> Vec<Result<NodeAnswer, String>> {
+        let mut answers = Vec::new();
+        for call in scripts::calls(&self.run_id, requests).unwrap() {
             let reply = self.run(&call);
-            said.extend(call.said(reply).unwrap().into_iter().map(|said| match said {
+            answers.extend(call.answers(reply).unwrap().into_iter().map(|answer| match answer {
                 Err(NodeError::Corrupt(why)) => Err(why),
-                said => Ok(said.unwrap()),
+                answer => Ok(answer.unwrap()),
             }));
         }
-        said
+        answers
     }
 
     pub(crate) fn run(&self, scripts::Call { script, .. }: &scripts::Call) -> Value {

@@ -2,13 +2,13 @@
 //! while Redis is restarted, emptied, promoted, or gets an older copy of its data.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
+mod answers;
 mod both;
 mod kept;
 mod op;
 #[path = "../../support/redis.rs"]
 mod redis_server;
 mod requests;
-mod told;
 
 use both::Both;
 use deadpool_redis::redis;
@@ -22,7 +22,7 @@ use fencepost::testing::{
                 acceptor::Seen,
                 ballot::{Position, ServerId, Stamp, TransferId},
                 message::{Answer, Cursor, Request},
-                node::{Ask, Said},
+                node::{NodeAnswer, NodeRequest},
             },
         },
     },
@@ -145,10 +145,10 @@ fn the_scripts_do_what_the_twin_does() {
 }
 
 fn request(both: &mut Both, partition: u16, request: Request) -> Answer {
-    let ask = both.of_partition(Knows::It, partition, request);
-    match both.send(vec![ask]).unwrap().remove(0) {
-        Said::OfPartition(answer) => answer,
-        said => panic!("{said:?}"),
+    let request = both.of_partition(Knows::It, partition, request);
+    match both.send(vec![request]).unwrap().remove(0) {
+        NodeAnswer::OfPartition(answer) => answer,
+        answer => panic!("{answer:?}"),
     }
 }
 
@@ -179,8 +179,11 @@ fn a_damaged_partition_does_not_hinder_the_others() {
     let writes =
         [0, 1].map(|partition| both.of_partition(Knows::It, partition, write(stamps[usize::from(partition)], 2, 7)));
     let [call] = &scripts::calls(&both.run_id, &writes).unwrap()[..] else { panic!("one run") };
-    let said = call.said(both.run(call)).unwrap();
-    assert!(matches!(&said[..], [Err(NodeError::Corrupt(_)), Ok(Said::OfPartition(Answer::Done))]), "{said:?}");
+    let answers = call.answers(both.run(call)).unwrap();
+    assert!(
+        matches!(&answers[..], [Err(NodeError::Corrupt(_)), Ok(NodeAnswer::OfPartition(Answer::Done))]),
+        "{answers:?}"
+    );
     let token: String = redis::cmd("GET").arg("fp:{q0}:s").query(&mut both.raw).unwrap();
     assert_eq!(token, "6", "nothing was done");
 }
@@ -219,22 +222,22 @@ fn damage_is_an_answer_of_its_partition_alone() {
             [("promise", promise), ("read", read), ("write", write(stamp, 2, 7)), ("stage", stage), ("admit", admit)]
         };
         for ((name, of_it), (_, of_other)) in requests(stamps[0]).into_iter().zip(requests(stamps[1])) {
-            let asks = [(0, of_it), (1, of_other)].map(|(at, request)| both.of_partition(Knows::It, at, request));
-            let mut said = Vec::new();
-            for call in scripts::calls(&both.run_id, &asks).unwrap() {
-                said.extend(call.said(both.run(&call)).unwrap());
+            let requests = [(0, of_it), (1, of_other)].map(|(at, request)| both.of_partition(Knows::It, at, request));
+            let mut answers = Vec::new();
+            for call in scripts::calls(&both.run_id, &requests).unwrap() {
+                answers.extend(call.answers(both.run(&call)).unwrap());
             }
-            let [of_it, of_other] = &said[..] else { panic!("{said:?}") };
+            let [of_it, of_other] = &answers[..] else { panic!("{answers:?}") };
             let expected = broken.split(' ').any(|of| of == name);
             assert_eq!(matches!(of_it, Err(NodeError::Corrupt(_))), expected, "{damage:?} {name}: {of_it:?}");
-            assert!(matches!(of_other, Ok(Said::OfPartition(_))), "{damage:?} {name}: {of_other:?}");
+            assert!(matches!(of_other, Ok(NodeAnswer::OfPartition(_))), "{damage:?} {name}: {of_other:?}");
         }
         let (server, told, gone) = (ServerId([1; 12]), b"here".as_slice().into(), Vec::new());
         let (cluster, list) = both.knows(Knows::It);
-        let heartbeat = Ask::Heartbeat { cluster, list, partitions: 2, fresh: Stamp(5), server, told, gone };
+        let heartbeat = NodeRequest::Heartbeat { cluster, list, partitions: 2, fresh: Stamp(5), server, told, gone };
         let [call] = &scripts::calls(&both.run_id, &[heartbeat]).unwrap()[..] else { panic!("one run") };
-        let said = call.said(both.run(call)).unwrap();
-        let [Ok(Said::Heartbeats { partitions, servers })] = &said[..] else { panic!("{said:?}") };
+        let answers = call.answers(both.run(call)).unwrap();
+        let [Ok(NodeAnswer::Heartbeats { partitions, servers })] = &answers[..] else { panic!("{answers:?}") };
         assert_eq!(matches!(partitions[0], Seen::Broken(_)), broken.contains("beat"), "{damage:?}: {partitions:?}");
         assert!(matches!(partitions[1], Seen::Votes { .. }), "{partitions:?}");
         assert_eq!(servers.len(), 1);
@@ -248,8 +251,8 @@ fn a_replica_that_may_be_written_to_does_not_vote() {
     let mut both = Both::start();
     both.send(vec![both.mark(Knows::It)]).unwrap();
     let stamp = member(&mut both, 0);
-    let ask = both.of_partition(Knows::It, 0, write(stamp, 2, 7));
-    assert_eq!(both.send(vec![ask]).unwrap(), [Said::OfPartition(Answer::Done)]);
+    let request = both.of_partition(Knows::It, 0, write(stamp, 2, 7));
+    assert_eq!(both.send(vec![request]).unwrap(), [NodeAnswer::OfPartition(Answer::Done)]);
     let mut replica = Both::start();
     replica.send(vec![replica.mark(Knows::It)]).unwrap();
     member(&mut replica, 0);
@@ -269,6 +272,6 @@ fn a_replica_that_may_be_written_to_does_not_vote() {
     assert_eq!(id(&replica), id(&both), "as Redis is made");
     let mut evalsha = redis::cmd("EVALSHA");
     evalsha.arg(call.script.script.sha()).arg(0).arg(&call.script.args);
-    let said = call.said(evalsha.query(&mut replica.raw).unwrap()).unwrap();
-    assert!(matches!(said[..], [Ok(Said::OfPartition(Answer::Stranger(_)))]), "{said:?}");
+    let answers = call.answers(evalsha.query(&mut replica.raw).unwrap()).unwrap();
+    assert!(matches!(answers[..], [Ok(NodeAnswer::OfPartition(Answer::Stranger(_)))]), "{answers:?}");
 }

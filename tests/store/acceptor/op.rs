@@ -63,7 +63,7 @@ pub(crate) enum Knows {
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     /// A request about a partition.
-    Ask(Knows, u16, What),
+    Request(Knows, u16, What),
     /// Requests in one run of a script, as far as they are of one kind.
     Together(Vec<(u16, What)>),
     /// The whole transfer of a snapshot.
@@ -138,7 +138,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
     let partition = || 0..PARTITIONS;
     let many = prop_oneof![5 => Just(0_u16), 1 => 500..1_300_u16];
     prop_oneof![
-        120 => (knows, partition(), what()).prop_map(|(knows, partition, what)| Op::Ask(knows, partition, what)),
+        120 => (knows, partition(), what()).prop_map(|(knows, partition, what)| Op::Request(knows, partition, what)),
         16 => vec((partition(), what()), 2..5).prop_map(Op::Together),
         20 => (partition(), 0..9_usize, vec(0..12_u8, 0..6), many)
             .prop_map(|(partition, ballot, put, many)| Op::Snapshot { partition, ballot, put, many }),

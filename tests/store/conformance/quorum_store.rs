@@ -18,12 +18,12 @@ use fencepost::testing::{
             QuorumStore,
             config::bootstrap::create,
             nodes::{
-                carrier::{Answers, Carrier, Lost},
+                client::{Answers, Lost, NodeClient},
                 connections::RedisNodes,
             },
             paxos::{
                 ballot::ServerId,
-                node::{Ask, ClusterId, Mark},
+                node::{ClusterId, Mark, NodeRequest},
             },
         },
     },
@@ -38,7 +38,7 @@ const PARTITIONS: u16 = 4;
 const START: StoreTime = StoreTime::from_micros(1_800_000_000_000_000);
 
 /// So many nodes of one kind.
-pub(crate) trait Nodes: Carrier + Sized {
+pub(crate) trait Nodes: NodeClient + Sized {
     const COUNT: usize;
 
     fn start() -> Arc<Self>;
@@ -73,9 +73,9 @@ impl<const COUNT: usize> Nodes for Servers<COUNT> {
     }
 }
 
-impl<const COUNT: usize> Carrier for Servers<COUNT> {
-    fn carry(&self, node: usize, asks: Vec<Ask>) -> impl Future<Output = Result<Answers, Lost>> + Send {
-        self.nodes.carry(node, asks)
+impl<const COUNT: usize> NodeClient for Servers<COUNT> {
+    fn send(&self, node: usize, requests: Vec<NodeRequest>) -> impl Future<Output = Result<Answers, Lost>> + Send {
+        self.nodes.send(node, requests)
     }
 
     fn up(&self, node: usize) -> impl Future<Output = ()> + Send {

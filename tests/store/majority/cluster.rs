@@ -19,13 +19,13 @@ pub(crate) use fencepost::testing::{
             QuorumStore,
             config::bootstrap::{CreateError, create},
             nodes::{
-                carrier::{Answers, Carrier, Lost, SEND_FULL_FROM_BYTES},
+                client::{Answers, Lost, NodeClient, SEND_FULL_FROM_BYTES},
                 connections::RedisNodes,
             },
             paxos::{
                 ballot::ServerId,
                 leader::STAGED_BYTES_MAX,
-                node::{Ask, ClusterId, Mark},
+                node::{ClusterId, Mark, NodeRequest},
             },
         },
     },

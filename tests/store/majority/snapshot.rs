@@ -8,11 +8,13 @@ struct Weighed {
     most: AtomicUsize,
 }
 
-impl Carrier for Weighed {
-    async fn carry(&self, node: usize, asks: Vec<Ask>) -> Result<Answers, Lost> {
-        let bytes = |ask: &Ask| if let Ask::OfPartition { request, .. } = ask { request.bytes() } else { 0 };
-        self.most.fetch_max(asks.iter().map(bytes).sum(), Ordering::Relaxed);
-        self.nodes.carry(node, asks).await
+impl NodeClient for Weighed {
+    async fn send(&self, node: usize, requests: Vec<NodeRequest>) -> Result<Answers, Lost> {
+        let bytes = |request: &NodeRequest| {
+            if let NodeRequest::OfPartition { request, .. } = request { request.bytes() } else { 0 }
+        };
+        self.most.fetch_max(requests.iter().map(bytes).sum(), Ordering::Relaxed);
+        self.nodes.send(node, requests).await
     }
 
     async fn up(&self, node: usize) {
@@ -39,8 +41,8 @@ async fn a_large_snapshot_goes_in_many_sends() {
     server.connect();
     let weighed = Arc::new(Weighed { nodes: Arc::clone(&server.nodes), most: AtomicUsize::new(0) });
     let (clock, notices) = (Arc::new(ProcessClock::start()), Arc::new(NoNotices));
-    let carrier = Arc::clone(&weighed);
-    let store = Arc::new(QuorumStore::new(carrier, cluster.mark.clone(), clock, &Limits::default(), notices));
+    let client = Arc::clone(&weighed);
+    let store = Arc::new(QuorumStore::new(client, cluster.mark.clone(), clock, &Limits::default(), notices));
     let runs = Arc::clone(&store);
     server.running.push(tokio::spawn(async move { runs.run().await }));
     let led = async {

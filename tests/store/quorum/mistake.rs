@@ -50,13 +50,13 @@ impl Mistake {
     /// A request arrives at its node.
     pub(crate) fn arrives(self, world: &World, redis: &mut Redis, sent: &Sent) -> Option<Answer> {
         let request = &Self::unmapped(&sent.request);
-        let answer = world.ask(redis, sent.server, request);
+        let answer = world.execute(redis, sent.server, request);
         if let (Self::NoPromise, Request::Write { position, .. }, Some(Answer::No(promised))) = (self, request, &answer)
             && position.ballot < *promised
         {
             forget_promise(world, redis);
-            let answer = world.ask(redis, sent.server, request);
-            world.ask(redis, sent.server, &Request::Promise(*promised));
+            let answer = world.execute(redis, sent.server, request);
+            world.execute(redis, sent.server, &Request::Promise(*promised));
             return answer;
         }
         answer

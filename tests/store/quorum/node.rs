@@ -4,7 +4,7 @@ use fencepost::testing::store::quorum::paxos::{
     acceptor::Incarnation,
     ballot::{Ballot, Position, ServerId, Stamp, TransferId},
     message::{Answer, Cursor, Request},
-    node::{Ask, ClusterId, Mark, Node, Said},
+    node::{ClusterId, Mark, Node, NodeAnswer, NodeRequest},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,45 +47,48 @@ impl Redis {
         *self = Self::unknown(self.incarnation);
         let (count, transfer, stamp) = (records.len(), TransferId(0), stamp(self.incarnation.0));
         let token = records.first().map_or(0, |(_, history)| history.len() as u64);
-        self.ask(mark, &Request::Stage { position, transfer, piece: records.into() }, false);
-        self.ask(mark, &Request::Admit { position, transfer, count, time: 0, token, stamp }, false);
+        self.execute(mark, &Request::Stage { position, transfer, piece: records.into() }, false);
+        self.execute(mark, &Request::Admit { position, transfer, count, time: 0, token, stamp }, false);
     }
 
     /// Carries a request out of a server that goes by this list; marks the node first if it says so.
-    pub(crate) fn ask(&mut self, mark: &Mark, request: &Request, old_list_is_heard: bool) -> Option<Answer> {
+    pub(crate) fn execute(&mut self, mark: &Mark, request: &Request, old_list_is_heard: bool) -> Option<Answer> {
         let (fresh, cluster) = (stamp(self.incarnation.0), mark.cluster);
         let mut list = mark.list;
         loop {
             let request = request.clone();
-            match self.node.say(self.incarnation, &Ask::OfPartition { cluster, list, partition: 0, fresh, request }) {
-                Said::OfPartition(answer) => {
+            match self
+                .node
+                .answer(self.incarnation, &NodeRequest::OfPartition { cluster, list, partition: 0, fresh, request })
+            {
+                NodeAnswer::OfPartition(answer) => {
                     self.stands = self.looks();
                     return Some(answer);
                 }
-                Said::Unmarked => {
+                NodeAnswer::Unmarked => {
                     self.mark(mark);
                 }
-                Said::List(newer) if old_list_is_heard => list = newer.list,
-                Said::List(_) => return None,
-                said => unreachable!("{said:?}"),
+                NodeAnswer::List(newer) if old_list_is_heard => list = newer.list,
+                NodeAnswer::List(_) => return None,
+                answer => unreachable!("{answer:?}"),
             }
         }
     }
 
-    pub(crate) fn mark(&mut self, mark: &Mark) -> Said {
-        let said = self.node.say(self.incarnation, &Ask::Mark(mark.clone()));
-        if said == Said::Marked {
+    pub(crate) fn mark(&mut self, mark: &Mark) -> NodeAnswer {
+        let answer = self.node.answer(self.incarnation, &NodeRequest::Mark(mark.clone()));
+        if answer == NodeAnswer::Marked {
             self.list = Some(mark.list);
         }
-        said
+        answer
     }
 
     /// Carries a request out of a rebuild that goes by this list, and marks nobody for that.
     pub(crate) fn say_to(&mut self, list: u64, request: &Request) -> Option<Answer> {
         let (fresh, cluster, request) = (stamp(self.incarnation.0), ClusterId(0), request.clone());
-        let ask = Ask::OfPartition { cluster, list, partition: 0, fresh, request };
-        match self.node.say(self.incarnation, &ask) {
-            Said::OfPartition(answer) => {
+        let request = NodeRequest::OfPartition { cluster, list, partition: 0, fresh, request };
+        match self.node.answer(self.incarnation, &request) {
+            NodeAnswer::OfPartition(answer) => {
                 self.stands = self.looks();
                 Some(answer)
             }
@@ -120,10 +123,10 @@ impl Redis {
 
     fn would_say(&self, request: Request) -> Option<Answer> {
         let (fresh, cluster, list) = (stamp(self.incarnation.0), ClusterId(0), self.list?);
-        let ask = Ask::OfPartition { cluster, list, partition: 0, fresh, request };
-        match self.node.clone().say(self.incarnation, &ask) {
-            Said::OfPartition(answer) => Some(answer),
-            said => unreachable!("{said:?}"),
+        let request = NodeRequest::OfPartition { cluster, list, partition: 0, fresh, request };
+        match self.node.clone().answer(self.incarnation, &request) {
+            NodeAnswer::OfPartition(answer) => Some(answer),
+            answer => unreachable!("{answer:?}"),
         }
     }
 

@@ -11,7 +11,7 @@ use fencepost::testing::store::quorum::{
     paxos::{
         ballot::{Ballot, Position, ServerId, TransferId, majority},
         message::{Answer, Request},
-        node::{ClusterId, Mark, Said},
+        node::{ClusterId, Mark, NodeAnswer},
     },
 };
 use std::fmt::Write;
@@ -33,7 +33,7 @@ enum Phase {
         has: Vec<bool>,
     },
     /// What each node is asked next, and what it has answered so far.
-    Asks {
+    Sends {
         it: Box<Rebuilding>,
         ballot: Ballot,
         next: Vec<Option<Request>>,
@@ -47,11 +47,11 @@ impl Rebuild {
         Self { list: 0, phase: Phase::Waits }
     }
 
-    /// The nodes that it may ask next.
+    /// The nodes to which it may send a request next.
     fn nodes(&self) -> Vec<usize> {
         match &self.phase {
             Phase::Marks { has, .. } => (0..has.len()).filter(|node| !has[*node]).collect(),
-            Phase::Asks { next, .. } => (0..next.len()).filter(|node| next[*node].is_some()).collect(),
+            Phase::Sends { next, .. } => (0..next.len()).filter(|node| next[*node].is_some()).collect(),
             Phase::Waits | Phase::Over => vec![],
         }
     }
@@ -66,7 +66,7 @@ impl Rebuild {
                 format!("{} {ends}", self.list)
             }
             // All else follows from the answers.
-            Phase::Asks { ballot, answers, next, .. } => {
+            Phase::Sends { ballot, answers, next, .. } => {
                 for ((text, answers), next) in texts.iter_mut().zip(answers).zip(next) {
                     let _ = write!(text, "{answers:?} {next:?}");
                 }
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    /// A rebuild begins, or asks a node.
+    /// A rebuild begins, or sends a node a request.
     pub(crate) fn rebuild(&self, state: &mut State, number: usize, node: Option<usize>) {
         let mut it = std::mem::replace(&mut state.rebuilds[number], Rebuild::new());
         let none = vec![false; state.nodes.len()];
@@ -98,7 +98,7 @@ impl World {
                 it.phase = Phase::Marks { ends: false, has: none };
                 if self.mistake == Some(Mistake::RebuildsUnfenced) {
                     it.list = 0;
-                    it.begins_to_ask(self, state, number);
+                    it.begins_to_send(self, state, number);
                 }
             }
             (Phase::Marks { ends, has }, Some(node)) => {
@@ -107,10 +107,10 @@ impl World {
                 let rebuild = (!ends).then_some(name);
                 let mark =
                     Mark { cluster: ClusterId(0), partitions: 1, list: number_of_list, members: [].into(), rebuild };
-                let said = state.nodes[node].mark(&mark);
+                let answer = state.nodes[node].mark(&mark);
                 has[node] = true;
                 let count = has.iter().filter(|has| **has).count();
-                if said != Said::Marked {
+                if answer != NodeAnswer::Marked {
                     it.phase = Phase::Over;
                 } else if ends && count >= majority(state.nodes.len()) {
                     // Servers go by it from now on.
@@ -122,11 +122,11 @@ impl World {
                     if ends {
                         it.phase = Phase::Over;
                     } else {
-                        it.begins_to_ask(self, state, number);
+                        it.begins_to_send(self, state, number);
                     }
                 }
             }
-            (Phase::Asks { next, answers, .. }, Some(node)) => {
+            (Phase::Sends { next, answers, .. }, Some(node)) => {
                 let Some(request) = next[node].take() else { return };
                 match state.nodes[node].say_to(it.list, &request) {
                     Some(answer) => {
@@ -143,17 +143,17 @@ impl World {
 }
 
 impl Rebuild {
-    fn begins_to_ask(&mut self, world: &World, state: &State, number: usize) {
+    fn begins_to_send(&mut self, world: &World, state: &State, number: usize) {
         if voters(state) >= majority(state.nodes.len()) {
             self.ends(world, state);
             return;
         }
         let promised = state.nodes.iter().filter_map(Redis::stands).map(|stands| stands.promised);
-        self.asks(state, number, promised.max().unwrap_or_default());
+        self.begins_above(state, number, promised.max().unwrap_or_default());
     }
 
     /// With a ballot above this one. (A server has its round, so this rebuild comes between two servers.)
-    fn asks(&mut self, state: &State, number: usize, seen: Ballot) {
+    fn begins_above(&mut self, state: &State, number: usize, seen: Ballot) {
         let id = u8::try_from(number + 1).expect("a small number");
         let mut ballot = Ballot { round: seen.round + number as u64, server: ServerId([id; 12]) };
         if ballot <= seen {
@@ -165,11 +165,11 @@ impl Rebuild {
         if let Step::Send(requests) = step {
             requests.into_iter().for_each(|(node, request)| next[node] = Some(request));
         }
-        self.phase = Phase::Asks { it: Box::new(it), ballot, next, answers: vec![vec![]; nodes] };
+        self.phase = Phase::Sends { it: Box::new(it), ballot, next, answers: vec![vec![]; nodes] };
     }
 
     fn hears(&mut self, world: &World, state: &mut State, node: usize, mut answer: Answer) {
-        let Phase::Asks { it, ballot, next, answers } = &mut self.phase else { return };
+        let Phase::Sends { it, ballot, next, answers } = &mut self.phase else { return };
         if let (Some(Mistake::RebuildsFromFirst), Answer::Piece { position, .. }) = (world.mistake, &mut answer) {
             *position = Position::default();
         }

@@ -91,7 +91,7 @@ pub(crate) enum Action {
     Reconnect(usize, usize),
     /// A node loses its memory.
     Lose(usize),
-    /// A rebuild begins, or asks a node.
+    /// A rebuild begins, or sends a node a request.
     Rebuild(usize, Option<usize>),
 }
 
@@ -162,24 +162,24 @@ impl World {
     }
 
     /// A node carries a request out. `None`: it refuses the server's list.
-    pub(crate) fn ask(&self, redis: &mut Redis, server: usize, request: &Request) -> Option<Answer> {
-        redis.ask(&self.mark(server), request, self.mistake == Some(Mistake::OldListHeard))
+    pub(crate) fn execute(&self, redis: &mut Redis, server: usize, request: &Request) -> Option<Answer> {
+        redis.execute(&self.mark(server), request, self.mistake == Some(Mistake::OldListHeard))
     }
 
     /// A request arrives at its node.
     pub(crate) fn deliver(&self, redis: &mut Redis, sent: &Sent) -> Option<Answer> {
         let before = redis.clone();
         for piece in &sent.pieces {
-            self.ask(redis, sent.server, piece);
+            self.execute(redis, sent.server, piece);
         }
         let answer = match self.mistake {
             Some(mistake) => mistake.arrives(self, redis, sent),
-            None => self.ask(redis, sent.server, &sent.request),
+            None => self.execute(redis, sent.server, &sent.request),
         };
         if !sent.pieces.is_empty() && answer != Some(Answer::Done) {
             // What is staged in vain expires.
             *redis = before;
-            return self.ask(redis, sent.server, &sent.request);
+            return self.execute(redis, sent.server, &sent.request);
         }
         answer
     }
@@ -291,7 +291,7 @@ impl Model for World {
                 }
                 if !self.has_lists() {
                     // Somebody marks it at once; the stamp of its next membership is made.
-                    self.ask(it, 0, &Request::Promise(Ballot::default()));
+                    self.execute(it, 0, &Request::Promise(Ballot::default()));
                 }
             }
         }

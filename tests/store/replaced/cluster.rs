@@ -26,9 +26,9 @@ use fencepost::testing::{
             },
             nodes::{
                 addresses::{Addresses, Connected},
-                carrier::Carrier,
+                client::NodeClient,
             },
-            paxos::node::{Ask, ClusterId, Mark, Said},
+            paxos::node::{ClusterId, Mark, NodeAnswer, NodeRequest},
         },
     },
 };
@@ -108,7 +108,10 @@ impl Cluster {
         let addresses = addresses(&self.redis[node..=node]);
         let connected = Connected::to(&addresses, &addresses.members()).unwrap();
         connected.nodes.up(0).await;
-        assert_eq!(connected.nodes.carry(0, vec![Ask::Mark(mark.clone())]).await.unwrap(), [Ok(Said::Marked)]);
+        assert_eq!(
+            connected.nodes.send(0, vec![NodeRequest::Mark(mark.clone())]).await.unwrap(),
+            [Ok(NodeAnswer::Marked)]
+        );
     }
 
     /// Replaces a node. The operator names these.

@@ -11,11 +11,11 @@ use fencepost::testing::store::quorum::{
         discovery::FindError,
         search::Search,
     },
-    nodes::{addresses::Connected, carrier::Carrier},
+    nodes::{addresses::Connected, client::NodeClient},
     paxos::{
         ballot::{Ballot, Stamp},
         message::Request,
-        node::{Ask, Mark, Said},
+        node::{Mark, NodeAnswer, NodeRequest},
     },
 };
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl Cluster {
         Ok((mark, told))
     }
 
-    async fn connected(&self) -> Connected<impl Carrier + use<>> {
+    async fn connected(&self) -> Connected<impl NodeClient + use<>> {
         let addresses = addresses(&self.redis[..3]);
         let connected = Connected::to(&addresses, &addresses.members()).unwrap();
         for node in 0..3 {
@@ -150,9 +150,12 @@ async fn nobody_serves_until_a_rebuild_is_done_and_any_node_may_fail_it() {
     // What the one before may still have on its way has no effect.
     let connected = cluster.connected().await;
     let (cluster_id, fresh, request) = (own.cluster, Stamp(1), Request::Promise(Ballot::default()));
-    let ask = Ask::OfPartition { cluster: cluster_id, list: own.list, partition: 0, fresh, request };
+    let request = NodeRequest::OfPartition { cluster: cluster_id, list: own.list, partition: 0, fresh, request };
     for node in 0..3 {
-        assert_eq!(connected.nodes.carry(node, vec![ask.clone()]).await.unwrap(), [Ok(Said::List(mark.clone()))]);
+        assert_eq!(
+            connected.nodes.send(node, vec![request.clone()]).await.unwrap(),
+            [Ok(NodeAnswer::List(mark.clone()))]
+        );
     }
 }
 

@@ -18,11 +18,11 @@ pub(crate) use fencepost::testing::{
         quorum::{
             QuorumStore,
             config::bootstrap::create,
-            nodes::carrier::{Answers, Carrier, Lost},
+            nodes::client::{Answers, Lost, NodeClient},
             paxos::{
                 ballot::ServerId,
                 message::Request,
-                node::{Ask, ClusterId, Mark, Node},
+                node::{ClusterId, Mark, Node, NodeRequest},
             },
             rpc::messages::{Frame, Parcel},
         },
@@ -75,18 +75,18 @@ pub(crate) struct Ways {
     pub(crate) delays_first_batches: AtomicBool,
 }
 
-impl Carrier for Ways {
-    async fn carry(&self, node: usize, asks: Vec<Ask>) -> Result<Answers, Lost> {
-        let is_first = |ask: &Ask| match ask {
-            Ask::OfPartition { request: Request::Write { before, position, .. }, .. } => {
+impl NodeClient for Ways {
+    async fn send(&self, node: usize, requests: Vec<NodeRequest>) -> Result<Answers, Lost> {
+        let is_first = |request: &NodeRequest| match request {
+            NodeRequest::OfPartition { request: Request::Write { before, position, .. }, .. } => {
                 before.ballot != position.ballot
             }
             _ => false,
         };
-        if self.delays_first_batches.load(Ordering::Relaxed) && asks.iter().any(is_first) {
+        if self.delays_first_batches.load(Ordering::Relaxed) && requests.iter().any(is_first) {
             sleep(Duration::from_millis(600)).await;
         }
-        self.twins.carry(node, asks).await
+        self.twins.send(node, requests).await
     }
 
     fn up(&self, node: usize) -> impl Future<Output = ()> + Send {

@@ -228,12 +228,12 @@ struct Connection {
     is_open: AtomicBool,
 }
 
-impl Carrier for Connection {
-    async fn carry(&self, node: usize, asks: Vec<Ask>) -> Result<Answers, Lost> {
+impl NodeClient for Connection {
+    async fn send(&self, node: usize, requests: Vec<NodeRequest>) -> Result<Answers, Lost> {
         if !self.is_open.load(Ordering::Relaxed) {
             return Err(Lost("it was closed".to_owned()));
         }
-        self.ways.carry(node, asks).await
+        self.ways.send(node, requests).await
     }
 
     async fn up(&self, node: usize) {

@@ -146,7 +146,7 @@ fn notices() -> Vec<Notice> {
 }
 
 fn frames() -> Vec<Frame> {
-    let ask = |work| Frame::Ask { number: 1, partition: 17, ballot: BALLOT, not_after: NOW, work };
+    let ask = |work| Frame::Forward { number: 1, partition: 17, ballot: BALLOT, not_after: NOW, work };
     let reply = |result| Frame::Reply { number: 1, now: NOW, result };
     let mut frames: Vec<_> = commands().into_iter().map(|command| ask(Work::Run(name(), command))).collect();
     frames.push(ask(Work::List { prefix: "orders/".to_owned(), slot: 4, limit: 100, budget: 1_000 }));

@@ -1,11 +1,11 @@
 //! Bootstrap: creates a cluster from empty nodes.
 
 use crate::store::quorum::{
-    nodes::carrier::{Carrier, Lost},
+    nodes::client::{Lost, NodeClient},
     paxos::{
         ballot::{Ballot, Position, Stamp, TransferId},
         message::{Answer, Cursor, Request},
-        node::{Ask, ClusterId, Mark, Said},
+        node::{ClusterId, Mark, NodeAnswer, NodeRequest},
     },
 };
 use std::sync::Arc;
@@ -46,27 +46,28 @@ pub enum CreateError {
 ///
 /// All nodes have to be there and empty. It may be repeated with the same mark until it succeeds; servers of the
 /// cluster are started only then.
-pub async fn create(carrier: &impl Carrier, mark: &Mark, token: u64) -> Result<(), CreateError> {
+pub async fn create(client: &impl NodeClient, mark: &Mark, token: u64) -> Result<(), CreateError> {
     let in_use = |member: &Arc<str>| CreateError::InUse { member: member.to_string() };
     let lost = |member: &Arc<str>, why| CreateError::Lost { member: member.to_string(), why };
     // All are asked before one is made a member: a node that is empty because it forgot is found out by the others.
     let mut stamps_of_nodes = Vec::with_capacity(mark.members.len());
     for (node, member) in mark.members.iter().enumerate() {
-        let said = carrier.carry(node, vec![Ask::Mark(mark.clone())]).await.map_err(|why| lost(member, why))?;
-        match said.into_iter().next() {
-            Some(Ok(Said::Marked)) => {}
+        let answers =
+            client.send(node, vec![NodeRequest::Mark(mark.clone())]).await.map_err(|why| lost(member, why))?;
+        match answers.into_iter().next() {
+            Some(Ok(NodeAnswer::Marked)) => {}
             Some(Err(why)) => return Err(CreateError::Refused { member: member.to_string(), why }),
             _ => return Err(in_use(member)),
         }
         // The lowest ballot: nobody has promised a lower one, and a candidate has a higher one.
-        let look = (0..mark.partitions).map(|at| ask(mark, at, Request::Promise(Ballot::default()))).collect();
-        let said = carrier.carry(node, look).await.map_err(|why| lost(member, why))?;
-        let mut stamps = Vec::with_capacity(said.len());
-        for said in said {
-            match said {
-                Ok(Said::OfPartition(Answer::Stranger(stamp))) => stamps.push(Some(stamp)),
+        let look = (0..mark.partitions).map(|at| of_partition(mark, at, Request::Promise(Ballot::default()))).collect();
+        let answers = client.send(node, look).await.map_err(|why| lost(member, why))?;
+        let mut stamps = Vec::with_capacity(answers.len());
+        for answer in answers {
+            match answer {
+                Ok(NodeAnswer::OfPartition(Answer::Stranger(stamp))) => stamps.push(Some(stamp)),
                 // An earlier try has made it.
-                Ok(Said::OfPartition(Answer::Promised { .. })) => stamps.push(None),
+                Ok(NodeAnswer::OfPartition(Answer::Promised { .. })) => stamps.push(None),
                 _ => return Err(in_use(member)),
             }
         }
@@ -76,14 +77,14 @@ pub async fn create(carrier: &impl Carrier, mark: &Mark, token: u64) -> Result<(
             ballot: Ballot::default(),
             from: Cursor::default(),
         });
-        let said = carrier.carry(node, look).await.map_err(|why| lost(member, why))?;
-        let is_empty = |said: &Result<Said, String>| match said {
-            Ok(Said::OfPartition(Answer::Piece { position, records, .. })) => {
+        let answers = client.send(node, look).await.map_err(|why| lost(member, why))?;
+        let is_empty = |answer: &Result<NodeAnswer, String>| match answer {
+            Ok(NodeAnswer::OfPartition(Answer::Piece { position, records, .. })) => {
                 *position == Position::default() && records.is_empty()
             }
             _ => false,
         };
-        if !said.iter().all(is_empty) {
+        if !answers.iter().all(is_empty) {
             return Err(in_use(member));
         }
         stamps_of_nodes.push(stamps);
@@ -97,8 +98,8 @@ pub async fn create(carrier: &impl Carrier, mark: &Mark, token: u64) -> Result<(
             token,
             stamp,
         });
-        let said = carrier.carry(node, admit).await.map_err(|why| lost(member, why))?;
-        if said.iter().any(|said| *said != Ok(Said::OfPartition(Answer::Done))) {
+        let answers = client.send(node, admit).await.map_err(|why| lost(member, why))?;
+        if answers.iter().any(|answer| *answer != Ok(NodeAnswer::OfPartition(Answer::Done))) {
             return Err(in_use(member));
         }
     }
@@ -106,20 +107,20 @@ pub async fn create(carrier: &impl Carrier, mark: &Mark, token: u64) -> Result<(
 }
 
 /// Makes a cluster of the only node, which is empty. Tokens begin above `token`.
-pub(crate) async fn create_of_one(carrier: &impl Carrier, member: &Arc<str>, token: u64) -> Result<(), CreateError> {
+pub(crate) async fn create_of_one(client: &impl NodeClient, member: &Arc<str>, token: u64) -> Result<(), CreateError> {
     let members = [Arc::clone(member)].into();
     let mark =
         Mark { cluster: ClusterId(Uuid::new_v4().as_u128()), partitions: PARTITIONS, list: 1, members, rebuild: None };
-    create(carrier, &mark, token).await
+    create(client, &mark, token).await
 }
 
 /// A request to each partition in which the node does not vote, with the stamp that it has named.
-fn of_strangers(mark: &Mark, stamps: &[Option<Stamp>], request: impl Fn(Stamp) -> Request) -> Vec<Ask> {
-    let of_partition = |(at, stamp): (u16, &Option<Stamp>)| stamp.map(|stamp| ask(mark, at, request(stamp)));
-    (0..mark.partitions).zip(stamps).filter_map(of_partition).collect()
+fn of_strangers(mark: &Mark, stamps: &[Option<Stamp>], request: impl Fn(Stamp) -> Request) -> Vec<NodeRequest> {
+    let of_stranger = |(at, stamp): (u16, &Option<Stamp>)| stamp.map(|stamp| of_partition(mark, at, request(stamp)));
+    (0..mark.partitions).zip(stamps).filter_map(of_stranger).collect()
 }
 
-fn ask(mark: &Mark, partition: u16, request: Request) -> Ask {
+fn of_partition(mark: &Mark, partition: u16, request: Request) -> NodeRequest {
     let Mark { cluster, list, .. } = *mark;
-    Ask::OfPartition { cluster, list, partition, fresh: Stamp(Uuid::new_v4().as_u128()), request }
+    NodeRequest::OfPartition { cluster, list, partition, fresh: Stamp(Uuid::new_v4().as_u128()), request }
 }

@@ -38,11 +38,11 @@ use super::{
 use crate::store::quorum::{
     nodes::{
         addresses::Connected,
-        carrier::{Carrier, Lost},
+        client::{Lost, NodeClient},
     },
     paxos::{
         ballot::{Ballot, ServerId, Stamp, TransferId, majority},
-        node::{Ask, Mark, Said},
+        node::{Mark, NodeAnswer, NodeRequest},
     },
 };
 use partition::{Rebuilding, Rebuilt, Step};
@@ -125,7 +125,7 @@ impl Rebuild {
     /// The rebuild of the cluster that these nodes tell of, if there is something to rebuild. `given` are the members
     /// by the word of an operator. Changes nothing.
     pub async fn plan(
-        nodes: &Connected<impl Carrier>,
+        nodes: &Connected<impl NodeClient>,
         sight: &Sight,
         given: &[Arc<str>],
     ) -> Result<Self, RebuildError> {
@@ -161,7 +161,7 @@ impl Rebuild {
     /// Carries it out. Tokens go on above `token`. Tells how each partition without a majority goes on.
     pub async fn run(
         &self,
-        nodes: &Connected<impl Carrier>,
+        nodes: &Connected<impl NodeClient>,
         token: u64,
         mut told: impl FnMut(u16, Rebuilt),
     ) -> Result<Mark, RebuildError> {
@@ -244,18 +244,18 @@ struct Run<'a, C> {
     me: ServerId,
 }
 
-impl<C: Carrier> Run<'_, C> {
+impl<C: NodeClient> Run<'_, C> {
     /// Gives all members a list.
     async fn mark(&self, mark: &Mark, before: &'static str) -> Result<(), RebuildError> {
         let mut done = before;
         for member in &*mark.members {
             let lost = |why| RebuildError::Lost { member: Arc::clone(member), why, done };
-            match self.ask(member, Ask::Mark(mark.clone())).await.map_err(lost)? {
-                Ok(Said::Marked) => done = BROKEN_OFF,
-                Ok(Said::List(Mark { list, .. })) => {
+            match self.send(member, NodeRequest::Mark(mark.clone())).await.map_err(lost)? {
+                Ok(NodeAnswer::Marked) => done = BROKEN_OFF,
+                Ok(NodeAnswer::List(Mark { list, .. })) => {
                     return Err(RebuildError::Underway { member: Arc::clone(member), list });
                 }
-                Ok(said) => return Err(self.changed(member, format!("unexpected answer {said:?}"))),
+                Ok(answer) => return Err(self.changed(member, format!("unexpected answer {answer:?}"))),
                 Err(why) => return Err(lost(Lost(why))),
             }
         }
@@ -283,24 +283,25 @@ impl<C: Carrier> Run<'_, C> {
                     return Err(self.changed(&members[0], format!("partition {at}: an answer is missing")));
                 };
                 let (member, fresh) = (&members[node], Stamp(Uuid::new_v4().as_u128()));
-                let ask = Ask::OfPartition { cluster: *cluster, list: *list, partition: at, fresh, request };
-                step = match self.ask(member, ask).await.map_err(|why| self.lost(member, why))? {
-                    Ok(Said::OfPartition(answer)) => it.answered(node, answer),
-                    Ok(Said::List(Mark { list, .. })) => {
+                let request =
+                    NodeRequest::OfPartition { cluster: *cluster, list: *list, partition: at, fresh, request };
+                step = match self.send(member, request).await.map_err(|why| self.lost(member, why))? {
+                    Ok(NodeAnswer::OfPartition(answer)) => it.answered(node, answer),
+                    Ok(NodeAnswer::List(Mark { list, .. })) => {
                         return Err(RebuildError::Underway { member: Arc::clone(member), list });
                     }
-                    Ok(Said::Unmarked) => return Err(self.changed(member, "it lost its memory".to_owned())),
-                    Ok(said) => return Err(self.changed(member, format!("unexpected answer {said:?}"))),
+                    Ok(NodeAnswer::Unmarked) => return Err(self.changed(member, "it lost its memory".to_owned())),
+                    Ok(answer) => return Err(self.changed(member, format!("unexpected answer {answer:?}"))),
                     Err(why) => return Err(self.changed(member, format!("partition {at}: {why}"))),
                 };
             }
         }
     }
 
-    async fn ask(&self, member: &Arc<str>, ask: Ask) -> Result<Result<Said, String>, Lost> {
+    async fn send(&self, member: &Arc<str>, request: NodeRequest) -> Result<Result<NodeAnswer, String>, Lost> {
         let node = self.nodes.number_of(member).ok_or_else(not_asked)?;
-        let said = self.nodes.nodes.carry(node, vec![ask]).await?;
-        said.into_iter().next().ok_or_else(|| Lost("no answer".to_owned()))
+        let answers = self.nodes.nodes.send(node, vec![request]).await?;
+        answers.into_iter().next().ok_or_else(|| Lost("no answer".to_owned()))
     }
 
     fn node(&self, member: &Arc<str>) -> Result<usize, RebuildError> {

@@ -2,11 +2,11 @@
 
 use super::bootstrap::CreateError;
 use crate::store::quorum::{
-    nodes::carrier::{Carrier, Lost},
+    nodes::client::{Lost, NodeClient},
     paxos::{
         ballot::{Ballot, Stamp, majority},
         message::Request,
-        node::{Ask, ClusterId, Mark, Said},
+        node::{ClusterId, Mark, NodeAnswer, NodeRequest},
     },
 };
 use futures_util::future::join_all;
@@ -46,20 +46,20 @@ pub enum FindError {
 }
 
 /// What the nodes say of their cluster, in their order.
-pub async fn marks(carrier: &impl Carrier, nodes: usize) -> Vec<Result<Option<Mark>, Lost>> {
-    join_all((0..nodes).map(|node| when_up(carrier, node, mark_of(carrier, node)))).await
+pub async fn marks(client: &impl NodeClient, nodes: usize) -> Vec<Result<Option<Mark>, Lost>> {
+    join_all((0..nodes).map(|node| when_up(client, node, mark_of(client, node)))).await
 }
 
 /// Asks a node when it can be reached, unless that takes too long.
 pub(super) async fn when_up<T>(
-    carrier: &impl Carrier,
+    client: &impl NodeClient,
     node: usize,
-    ask: impl Future<Output = Result<T, Lost>>,
+    answer: impl Future<Output = Result<T, Lost>>,
 ) -> Result<T, Lost> {
-    let _ = timeout(ANSWER_TIME_MAX, carrier.up(node)).await;
+    let _ = timeout(ANSWER_TIME_MAX, client.up(node)).await;
     // One that is not up answers with the reason: it may have refused this server, so it is not called silent.
-    match timeout(ANSWER_TIME_MAX, ask).await {
-        Ok(asked) => asked,
+    match timeout(ANSWER_TIME_MAX, answer).await {
+        Ok(answer) => answer,
         Err(_) => Err(Lost(format!("no answer in {ANSWER_TIME_MAX:?}"))),
     }
 }
@@ -124,29 +124,30 @@ pub(crate) fn present(named: &[Arc<str>], marks: &[Result<Option<Mark>, Lost>]) 
 }
 
 /// What a node knows of its cluster. Changes nothing.
-async fn mark_of(carrier: &impl Carrier, node: usize) -> Result<Option<Mark>, Lost> {
+async fn mark_of(client: &impl NodeClient, node: usize) -> Result<Option<Mark>, Lost> {
     // No cluster has this id, so the node refuses, and says which cluster it belongs to.
-    let cluster = match refusal(carrier, node, ClusterId(Uuid::new_v4().as_u128())).await? {
-        Said::Unmarked => return Ok(None),
-        Said::Other(cluster) => cluster,
-        said => return Err(strange(&said)),
+    let cluster = match refusal(client, node, ClusterId(Uuid::new_v4().as_u128())).await? {
+        NodeAnswer::Unmarked => return Ok(None),
+        NodeAnswer::Other(cluster) => cluster,
+        answer => return Err(strange(&answer)),
     };
     // No list has the number 0, so the node refuses, and shows its list.
-    match refusal(carrier, node, cluster).await? {
-        Said::List(mark) => Ok(Some(mark)),
-        said => Err(strange(&said)),
+    match refusal(client, node, cluster).await? {
+        NodeAnswer::List(mark) => Ok(Some(mark)),
+        answer => Err(strange(&answer)),
     }
 }
 
-async fn refusal(carrier: &impl Carrier, node: usize, cluster: ClusterId) -> Result<Said, Lost> {
+async fn refusal(client: &impl NodeClient, node: usize, cluster: ClusterId) -> Result<NodeAnswer, Lost> {
     let fresh = Stamp(Uuid::new_v4().as_u128());
     let request = Request::Promise(Ballot::default());
-    let said = carrier.carry(node, vec![Ask::OfPartition { cluster, list: 0, partition: 0, fresh, request }]).await?;
-    said.into_iter().next().unwrap_or_else(|| Err("no answer".to_owned())).map_err(Lost)
+    let answers =
+        client.send(node, vec![NodeRequest::OfPartition { cluster, list: 0, partition: 0, fresh, request }]).await?;
+    answers.into_iter().next().unwrap_or_else(|| Err("no answer".to_owned())).map_err(Lost)
 }
 
-fn strange(said: &Said) -> Lost {
-    Lost(format!("unexpected answer {said:?}"))
+fn strange(answer: &NodeAnswer) -> Lost {
+    Lost(format!("unexpected answer {answer:?}"))
 }
 
 fn in_words(mark: &Result<Option<Mark>, Lost>) -> String {

@@ -13,12 +13,12 @@ use super::{
 use crate::store::quorum::{
     nodes::{
         addresses::Connected,
-        carrier::{Carrier, Lost},
+        client::{Lost, NodeClient},
     },
     paxos::{
         ballot::{Ballot, Position, Stamp, majority},
         message::{Answer, Cursor, Request},
-        node::{Ask, Mark, Said},
+        node::{Mark, NodeAnswer, NodeRequest},
     },
 };
 use std::sync::Arc;
@@ -171,7 +171,7 @@ impl Replacement {
     fn half_way(&self, sight: &Sight) -> Option<Mark> {
         let before = |mark: &&Mark| {
             let to = self.next(mark);
-            let known = |member: &Arc<str>| sight.of(member).and_then(|said| said.as_ref().ok()?.as_ref());
+            let known = |member: &Arc<str>| sight.of(member).and_then(|answer| answer.as_ref().ok()?.as_ref());
             let has = |member: &&Arc<str>| known(member).is_some_and(|known| known == *mark || *known == to);
             self.fits(mark) && mark.members.iter().filter(has).count() >= majority(mark.members.len())
         };
@@ -181,17 +181,17 @@ impl Replacement {
     /// Checks that all other members have all locks, and that the new node is empty, or has the list of an earlier try.
     pub async fn check(
         &self,
-        nodes: &Connected<impl Carrier>,
+        nodes: &Connected<impl NodeClient>,
         from: &Mark,
         to: &Mark,
         sight: &Sight,
     ) -> Result<(), ReplaceError> {
-        let carrier = &nodes.nodes;
+        let client = &nodes.nodes;
         let lost = |member: &Arc<str>, why| ReplaceError::Lost { member: Arc::clone(member), why, done: NOTHING };
         let number = |member: &Arc<str>| nodes.number_of(member).ok_or_else(|| lost(member, not_asked()));
         for member in from.members.iter().filter(|member| **member != self.old) {
             let mark = if matches!(sight.of(member), Some(Ok(Some(mark))) if mark == to) { to } else { from };
-            let partitions = survey(carrier, number(member)?, mark).await.map_err(|why| lost(member, why))?;
+            let partitions = survey(client, number(member)?, mark).await.map_err(|why| lost(member, why))?;
             if let Some(lacks) = lacks(&partitions) {
                 return Err(ReplaceError::Lacks { member: Arc::clone(member), lacks });
             }
@@ -209,12 +209,12 @@ impl Replacement {
             None => return Err(lost(&self.new, not_asked())),
         }
         let new = number(&self.new)?;
-        let is_empty = is_empty(carrier, new, &look).await.map_err(|why| lost(&self.new, why))?;
+        let is_empty = is_empty(client, new, &look).await.map_err(|why| lost(&self.new, why))?;
         if is_empty { Ok(()) } else { Err(in_use("it has locks".to_owned())) }
     }
 
     /// Gives the list to the members and to the new node. The first f + 1 of them decide.
-    pub async fn write(&self, nodes: &Connected<impl Carrier>, to: &Mark) -> Result<(), ReplaceError> {
+    pub async fn write(&self, nodes: &Connected<impl NodeClient>, to: &Mark) -> Result<(), ReplaceError> {
         // All who replace a node ask in this order, so that of two at a time one is refused before it has done harm.
         let (mut deciding, mut done) = (Vec::new(), NOTHING);
         deciding.extend(to.members.iter().filter(|member| **member != self.new));
@@ -222,14 +222,14 @@ impl Replacement {
         for member in deciding.into_iter().chain([&self.new]).chain(rest) {
             let lost = |why| ReplaceError::Lost { member: Arc::clone(member), why, done };
             let node = nodes.number_of(member).ok_or_else(|| lost(not_asked()))?;
-            let said = nodes.nodes.carry(node, vec![Ask::Mark(to.clone())]).await.map_err(lost)?;
-            match said.into_iter().next() {
-                Some(Ok(Said::Marked)) => done = BROKEN_OFF,
-                Some(Ok(Said::List(Mark { list, members, .. }))) => {
+            let answers = nodes.nodes.send(node, vec![NodeRequest::Mark(to.clone())]).await.map_err(lost)?;
+            match answers.into_iter().next() {
+                Some(Ok(NodeAnswer::Marked)) => done = BROKEN_OFF,
+                Some(Ok(NodeAnswer::List(Mark { list, members, .. }))) => {
                     let (member, members) = (Arc::clone(member), members.join(", "));
                     return Err(ReplaceError::Underway { member, list, members });
                 }
-                Some(Ok(said)) => return Err(lost(Lost(format!("unexpected answer {said:?}")))),
+                Some(Ok(answer)) => return Err(lost(Lost(format!("unexpected answer {answer:?}")))),
                 Some(Err(why)) => return Err(lost(Lost(why))),
                 None => return Err(lost(Lost("no answer".to_owned()))),
             }
@@ -238,7 +238,7 @@ impl Replacement {
     }
 
     /// In how many partitions the new node votes.
-    pub async fn votes(&self, nodes: &Connected<impl Carrier>, to: &Mark) -> Result<usize, Lost> {
+    pub async fn votes(&self, nodes: &Connected<impl NodeClient>, to: &Mark) -> Result<usize, Lost> {
         let node = nodes.number_of(&self.new).ok_or_else(not_asked)?;
         let partitions = discovery::when_up(&nodes.nodes, node, survey(&nodes.nodes, node, to)).await?;
         Ok(partitions.iter().filter(|it| matches!(it, InPartition::Votes(_))).count())
@@ -261,13 +261,13 @@ fn lacks(partitions: &[InPartition]) -> Option<String> {
 }
 
 /// Whether a node votes nowhere, and keeps nothing of an earlier use. Gives it this mark, if it has none.
-async fn is_empty(carrier: &impl Carrier, node: usize, look: &Mark) -> Result<bool, Lost> {
-    let said = carrier.carry(node, vec![Ask::Mark(look.clone())]).await?;
-    if said != [Ok(Said::Marked)] {
+async fn is_empty(client: &impl NodeClient, node: usize, look: &Mark) -> Result<bool, Lost> {
+    let answers = client.send(node, vec![NodeRequest::Mark(look.clone())]).await?;
+    if answers != [Ok(NodeAnswer::Marked)] {
         return Ok(false);
     }
     let Mark { cluster, list, partitions, .. } = *look;
-    let ask = |(partition, request)| Ask::OfPartition {
+    let request = |(partition, request)| NodeRequest::OfPartition {
         cluster,
         list,
         partition,
@@ -275,17 +275,17 @@ async fn is_empty(carrier: &impl Carrier, node: usize, look: &Mark) -> Result<bo
         request,
     };
     let promises = (0..partitions).map(|at| (at, Request::Promise(Ballot::default())));
-    let said = carrier.carry(node, promises.map(ask).collect()).await?;
-    let stamp = |said: Result<Said, String>| match said {
-        Ok(Said::OfPartition(Answer::Stranger(stamp))) => Some(stamp),
+    let answers = client.send(node, promises.map(request).collect()).await?;
+    let stamp = |answer: Result<NodeAnswer, String>| match answer {
+        Ok(NodeAnswer::OfPartition(Answer::Stranger(stamp))) => Some(stamp),
         _ => None,
     };
-    let Some(stamps) = said.into_iter().map(stamp).collect::<Option<Vec<_>>>() else { return Ok(false) };
+    let Some(stamps) = answers.into_iter().map(stamp).collect::<Option<Vec<_>>>() else { return Ok(false) };
     let read = |stamp| Request::Read { stamp, ballot: Ballot::default(), from: Cursor::default() };
     let reads = (0..partitions).zip(stamps.into_iter().map(read));
-    let said = carrier.carry(node, reads.map(ask).collect()).await?;
-    Ok(said.iter().all(|said| match said {
-        Ok(Said::OfPartition(Answer::Piece { position, records, .. })) => {
+    let answers = client.send(node, reads.map(request).collect()).await?;
+    Ok(answers.iter().all(|answer| match answer {
+        Ok(NodeAnswer::OfPartition(Answer::Piece { position, records, .. })) => {
             *position == Position::default() && records.is_empty()
         }
         _ => false,

@@ -4,7 +4,7 @@ use super::discovery::{self, FindError};
 use crate::store::quorum::{
     nodes::{
         addresses::{Connect, Connected},
-        carrier::Lost,
+        client::Lost,
     },
     paxos::node::Mark,
 };

@@ -1,11 +1,11 @@
 //! The status of the nodes of a cluster, for operators.
 
 use crate::store::quorum::{
-    nodes::carrier::{Carrier, Lost},
+    nodes::client::{Lost, NodeClient},
     paxos::{
         ballot::{Ballot, Stamp},
         message::{Answer, Request},
-        node::{Ask, Mark, Said},
+        node::{Mark, NodeAnswer, NodeRequest},
     },
 };
 use uuid::Uuid;
@@ -23,20 +23,20 @@ pub enum InPartition {
 
 /// Asks a node about each partition. Binds it to nothing: the lowest ballot, which servers never use, is the lowest
 /// promise.
-pub async fn survey(carrier: &impl Carrier, node: usize, mark: &Mark) -> Result<Vec<InPartition>, Lost> {
+pub async fn survey(client: &impl NodeClient, node: usize, mark: &Mark) -> Result<Vec<InPartition>, Lost> {
     let Mark { cluster, list, partitions, .. } = *mark;
     let lowest = Ballot::default();
-    let ask = |partition| {
+    let request = |partition| {
         let (fresh, request) = (Stamp(Uuid::new_v4().as_u128()), Request::Promise(lowest));
-        Ask::OfPartition { cluster, list, partition, fresh, request }
+        NodeRequest::OfPartition { cluster, list, partition, fresh, request }
     };
-    let said = carrier.carry(node, (0..partitions).map(ask).collect()).await?;
-    Ok(said
+    let answers = client.send(node, (0..partitions).map(request).collect()).await?;
+    Ok(answers
         .into_iter()
-        .map(|said| match said {
-            Ok(Said::OfPartition(Answer::Promised { .. })) => InPartition::Votes(lowest),
-            Ok(Said::OfPartition(Answer::No(promised))) => InPartition::Votes(promised),
-            Ok(Said::OfPartition(Answer::Stranger(_))) => InPartition::Stranger,
+        .map(|answer| match answer {
+            Ok(NodeAnswer::OfPartition(Answer::Promised { .. })) => InPartition::Votes(lowest),
+            Ok(NodeAnswer::OfPartition(Answer::No(promised))) => InPartition::Votes(promised),
+            Ok(NodeAnswer::OfPartition(Answer::Stranger(_))) => InPartition::Stranger,
             Ok(other) => InPartition::Broken(format!("unexpected answer {other:?}")),
             Err(why) => InPartition::Broken(why),
         })

@@ -1,6 +1,6 @@
 //! Connections to nodes by the names that the configuration has for them.
 
-use super::{carrier::Carrier, connections::RedisNodes};
+use super::{client::NodeClient, connections::RedisNodes};
 use crate::{node::NodeUrl, telemetry::metrics::StoreMetrics};
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 /// Makes connections to nodes by their names.
 pub trait Connect: Send + Sync + 'static {
     /// Brings requests to the nodes.
-    type Nodes: Carrier + Clone;
+    type Nodes: NodeClient + Clone;
 
     /// The nodes with these names, in this order, and what keeps the connections to them up: it never ends, and one
     /// task is to poll it. The error says what an operator has to do.

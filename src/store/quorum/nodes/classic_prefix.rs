@@ -1,7 +1,7 @@
 //! The prefix of classic keys. All servers of a node use the same one: the first server fixes it at the node.
 
-use super::carrier::{Carrier, Lost};
-use crate::store::quorum::paxos::node::{Ask, Mark, Said};
+use super::client::{Lost, NodeClient};
+use crate::store::quorum::paxos::node::{Mark, NodeAnswer, NodeRequest};
 use std::sync::Arc;
 
 /// Why a server cannot go by its prefix.
@@ -28,17 +28,17 @@ pub(crate) enum PrefixError {
 }
 
 /// Fixes a server's prefix at the only node, if none is fixed there; it may be empty. A cluster of several has none.
-pub(crate) async fn fix(carrier: &impl Carrier, mark: &Mark, own: &Arc<str>) -> Result<(), PrefixError> {
+pub(crate) async fn fix(client: &impl NodeClient, mark: &Mark, own: &Arc<str>) -> Result<(), PrefixError> {
     let (nodes, own) = (mark.members.len(), Arc::clone(own));
     if nodes > 1 {
         return if own.is_empty() { Ok(()) } else { Err(PrefixError::ManyNodes(nodes)) };
     }
-    let ask = Ask::Prefix { cluster: mark.cluster, list: mark.list, prefix: Arc::clone(&own) };
-    match carrier.carry(0, vec![ask]).await?.into_iter().next() {
-        Some(Ok(Said::Prefix(shared))) if shared == own => Ok(()),
-        Some(Ok(Said::Prefix(shared))) => Err(PrefixError::Other { shared, own }),
-        Some(Ok(Said::Denied(command))) => Err(PrefixError::Denied { command, own }),
-        Some(Ok(said)) => Err(Lost(format!("unexpected answer {said:?}")).into()),
+    let request = NodeRequest::Prefix { cluster: mark.cluster, list: mark.list, prefix: Arc::clone(&own) };
+    match client.send(0, vec![request]).await?.into_iter().next() {
+        Some(Ok(NodeAnswer::Prefix(shared))) if shared == own => Ok(()),
+        Some(Ok(NodeAnswer::Prefix(shared))) => Err(PrefixError::Other { shared, own }),
+        Some(Ok(NodeAnswer::Denied(command))) => Err(PrefixError::Denied { command, own }),
+        Some(Ok(answer)) => Err(Lost(format!("unexpected answer {answer:?}")).into()),
         Some(Err(why)) => Err(Lost(why).into()),
         None => Err(Lost("no answer to the classic prefix".to_owned()).into()),
     }

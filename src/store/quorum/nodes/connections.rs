@@ -1,14 +1,14 @@
 //! Connections to nodes that are Redis servers.
 
 use super::{
-    carrier::{Answers, Carrier, Lost, PARCEL_BYTES_MAX},
+    client::{Answers, Lost, NodeClient, PARCEL_BYTES_MAX},
     doctor,
     requirements::Demands,
     scripts::{self, CHANNEL},
 };
 use crate::{
     node::{CONNECTIONS_PER_NODE, Connection, Node, NodeError, NodeUrl, Pushes, doctor::Logged},
-    store::quorum::paxos::{ballot::ServerId, node::Ask},
+    store::quorum::paxos::{ballot::ServerId, node::NodeRequest},
     sync::Mutex,
     telemetry::metrics::StoreMetrics,
 };
@@ -154,20 +154,20 @@ impl RedisNodes {
     }
 }
 
-impl Carrier for RedisNodes {
-    async fn carry(&self, node: usize, asks: Vec<Ask>) -> Result<Answers, Lost> {
+impl NodeClient for RedisNodes {
+    async fn send(&self, node: usize, requests: Vec<NodeRequest>) -> Result<Answers, Lost> {
         let connection = self.nodes[node].connection.lock().clone();
         let connection = connection.filter(|connection| connection.closed().is_none());
         let connection = connection.ok_or_else(|| self.nodes[node].why_down())?;
-        let calls = scripts::calls(&connection.info().run_id, &asks)?;
-        self.metrics.batch_size.observe(asks.len() as f64);
+        let calls = scripts::calls(&connection.info().run_id, &requests)?;
+        self.metrics.batch_size.observe(requests.len() as f64);
         let replies = connection.run_all(&calls).await;
-        let mut said = Vec::with_capacity(asks.len());
+        let mut answers = Vec::with_capacity(requests.len());
         for (call, reply) in calls.iter().zip(replies) {
-            let each = call.said(reply?)?;
-            said.extend(each.into_iter().map(|answer| answer.map_err(|why| with_remedy(&why))));
+            let each = call.answers(reply?)?;
+            answers.extend(each.into_iter().map(|answer| answer.map_err(|why| with_remedy(&why))));
         }
-        Ok(said)
+        Ok(answers)
     }
 
     async fn up(&self, node: usize) {

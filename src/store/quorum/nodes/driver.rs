@@ -4,8 +4,8 @@
 mod tests;
 
 use super::{
-    carrier::{Carrier, Lost, SEND_FULL_FROM_BYTES},
     classic_prefix,
+    client::{Lost, NodeClient, SEND_FULL_FROM_BYTES},
     health::Health,
 };
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
             acceptor::Seen,
             ballot::{ServerId, Stamp},
             message::{Answer, Request},
-            node::{Ask, Mark, Said},
+            node::{Mark, NodeAnswer, NodeRequest},
         },
     },
     sync::{AtomicUsize, Notify, Ordering},
@@ -62,7 +62,7 @@ pub(crate) type Heartbeats = (Vec<Seen>, Vec<(ServerId, Bytes)>);
 
 /// The nodes of a store, with what is on its way to them.
 pub(crate) struct Driver<C> {
-    pub(crate) carrier: C,
+    pub(crate) client: C,
     pub(crate) mark: Mark,
     pub(crate) health: Health,
     wake: Box<[Wake]>,
@@ -87,11 +87,11 @@ struct Wake {
 /// What was sent, to be matched with the answers.
 type Sent<T> = Vec<(usize, T)>;
 
-impl<C: Carrier> Driver<C> {
-    pub(crate) fn new(carrier: C, mark: Mark) -> Self {
+impl<C: NodeClient> Driver<C> {
+    pub(crate) fn new(client: C, mark: Mark) -> Self {
         let nodes = mark.members.len();
         Self {
-            carrier,
+            client,
             mark,
             health: Health::of(nodes),
             wake: (0..nodes).map(|_| Wake::default()).collect(),
@@ -115,7 +115,7 @@ impl<C: Carrier> Driver<C> {
     /// Sends to one node what there is for it. Never ends.
     pub(crate) async fn serve(&self, node: usize, partitions: &impl Partitions) {
         loop {
-            self.carrier.up(node).await;
+            self.client.up(node).await;
             // What was lost before does not matter any more.
             let _ = self.heartbeat_lost[node].notified().now_or_never();
             partitions.reconnected(node);
@@ -136,11 +136,11 @@ impl<C: Carrier> Driver<C> {
             }
             let mut answered = None;
             while under_way.len() < UNDER_WAY_MAX && answered.is_none() {
-                let (sent, asks) = self.collect(node, &mut first, partitions);
-                if asks.is_empty() {
+                let (sent, requests) = self.collect(node, &mut first, partitions);
+                if requests.is_empty() {
                     break;
                 }
-                under_way.push(self.carry(node, sent, asks, partitions));
+                under_way.push(self.send(node, sent, requests, partitions));
                 // Sends it, before anything else is sent.
                 answered = under_way.next().now_or_never().flatten();
             }
@@ -160,21 +160,21 @@ impl<C: Carrier> Driver<C> {
         }
     }
 
-    async fn carry<P: Partitions>(
+    async fn send<P: Partitions>(
         &self,
         node: usize,
         sent: Sent<P::Tag>,
-        asks: Vec<Ask>,
+        requests: Vec<NodeRequest>,
         partitions: &P,
     ) -> Result<(), Lost> {
-        let count = asks.len();
-        let said = self.carrier.carry(node, asks).await?;
-        if said.len() != count {
-            return Err(Lost(format!("the node sent {} answers to {count} requests", said.len())));
+        let count = requests.len();
+        let answers = self.client.send(node, requests).await?;
+        if answers.len() != count {
+            return Err(Lost(format!("the node sent {} answers to {count} requests", answers.len())));
         }
         self.health.answered(node);
-        for ((at, tag), said) in sent.into_iter().zip(said) {
-            match said {
+        for ((at, tag), answer) in sent.into_iter().zip(answers) {
+            match answer {
                 // The other requests go on.
                 Err(why) => {
                     self.health.refused(node, &format!("partition {at}: {why}"));
@@ -182,8 +182,8 @@ impl<C: Carrier> Driver<C> {
                         tracing::warn!(node, partition = at, %why, "redis node cannot process a request");
                     }
                 }
-                Ok(Said::OfPartition(answer)) => partitions.answered(node, at, tag, answer),
-                Ok(Said::Unmarked) => return self.mark(node).await,
+                Ok(NodeAnswer::OfPartition(answer)) => partitions.answered(node, at, tag, answer),
+                Ok(NodeAnswer::Unmarked) => return self.mark(node).await,
                 Ok(refused) => return Err(self.refused(refused)),
             }
         }
@@ -192,21 +192,21 @@ impl<C: Carrier> Driver<C> {
     }
 
     /// Sends a heartbeat to a node. None if it did not answer, or does not serve this store.
-    pub(crate) async fn heartbeat(&self, node: usize, heartbeat: Ask) -> Option<Heartbeats> {
-        let said = match self.carrier.carry(node, vec![heartbeat]).await {
-            Ok(said) => said,
+    pub(crate) async fn heartbeat(&self, node: usize, heartbeat: NodeRequest) -> Option<Heartbeats> {
+        let answers = match self.client.send(node, vec![heartbeat]).await {
+            Ok(answers) => answers,
             Err(why) => {
                 self.health.lost(node, &why.0);
                 self.heartbeat_lost[node].notify_one();
                 return None;
             }
         };
-        match said.into_iter().next()? {
-            Ok(Said::Heartbeats { partitions, servers }) => {
+        match answers.into_iter().next()? {
+            Ok(NodeAnswer::Heartbeats { partitions, servers }) => {
                 self.health.answered(node);
                 return Some((partitions, servers));
             }
-            Ok(Said::Unmarked) => {
+            Ok(NodeAnswer::Unmarked) => {
                 // Where nobody leads, nobody else would find out. The next heartbeat follows in a moment, whether it is
                 // marked or not.
                 let _ = self.mark(node).await;
@@ -221,11 +221,11 @@ impl<C: Carrier> Driver<C> {
 
     /// Tells a node its cluster. What it was asked before is asked again, as if it had been lost.
     async fn mark(&self, node: usize) -> Result<(), Lost> {
-        let said = self.carrier.carry(node, vec![Ask::Mark(self.mark.clone())]).await?;
-        match said.into_iter().next() {
-            Some(Ok(Said::Marked)) => {
+        let answers = self.client.send(node, vec![NodeRequest::Mark(self.mark.clone())]).await?;
+        match answers.into_iter().next() {
+            Some(Ok(NodeAnswer::Marked)) => {
                 if let Some(prefix) = &self.prefix
-                    && let Err(why) = classic_prefix::fix(&self.carrier, &self.mark, prefix).await
+                    && let Err(why) = classic_prefix::fix(&self.client, &self.mark, prefix).await
                 {
                     tracing::error!(%why, "redis node lost its data and now has another classic prefix");
                 }
@@ -249,12 +249,12 @@ impl<C: Carrier> Driver<C> {
     }
 
     /// Notes what a node has that does not serve this list.
-    fn refused(&self, said: Said) -> Lost {
-        let lost = Lost(Refused(&said).to_string());
-        if let Said::Other(_) = said {
+    fn refused(&self, answer: NodeAnswer) -> Lost {
+        let lost = Lost(Refused(&answer).to_string());
+        if let NodeAnswer::Other(_) = answer {
             self.log_refusal(&lost.0);
         }
-        if let Said::List(mark) = said {
+        if let NodeAnswer::List(mark) = answer {
             self.newer.send_if_modified(|newest| {
                 let known = newest.as_ref().map_or(self.mark.list, |newest| newest.list);
                 let is_newer = mark.cluster == self.mark.cluster && mark.list > known;
@@ -269,17 +269,22 @@ impl<C: Carrier> Driver<C> {
 
     /// Takes requests for a node from the partitions, of each in turn. When a send is full, the next one begins with
     /// the partition after, so that none waits for the snapshot of another.
-    fn collect<P: Partitions>(&self, node: usize, first: &mut usize, partitions: &P) -> (Sent<P::Tag>, Vec<Ask>) {
+    fn collect<P: Partitions>(
+        &self,
+        node: usize,
+        first: &mut usize,
+        partitions: &P,
+    ) -> (Sent<P::Tag>, Vec<NodeRequest>) {
         let Mark { cluster, list, .. } = self.mark;
-        let (mut sent, mut asks, mut bytes) = (Sent::new(), Vec::new(), 0);
+        let (mut sent, mut requests, mut bytes) = (Sent::new(), Vec::new(), 0);
         *first = partitions.requests(node, *first, |at, tag, request| {
             let Ok(partition) = u16::try_from(at) else { return false };
             bytes += request.bytes();
             sent.push((at, tag));
-            asks.push(Ask::OfPartition { cluster, list, partition, fresh: fresh(), request });
-            asks.len() < REQUESTS_PER_SEND_MAX && bytes < SEND_FULL_FROM_BYTES
+            requests.push(NodeRequest::OfPartition { cluster, list, partition, fresh: fresh(), request });
+            requests.len() < REQUESTS_PER_SEND_MAX && bytes < SEND_FULL_FROM_BYTES
         });
-        (sent, asks)
+        (sent, requests)
     }
 
     /// Looks for requests for all nodes.
@@ -301,14 +306,14 @@ fn fresh() -> Stamp {
 }
 
 /// A node that serves another cluster, or a newer list.
-struct Refused<'a>(&'a Said);
+struct Refused<'a>(&'a NodeAnswer);
 
 impl fmt::Display for Refused<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Said::Other(cluster) => write!(out, "the node keeps another store, {:032x}", cluster.0),
-            Said::List(mark) => write!(out, "the node has list {}: {}", mark.list, mark.members.join(", ")),
-            said => write!(out, "the node answered {said:?}"),
+            NodeAnswer::Other(cluster) => write!(out, "the node keeps another store, {:032x}", cluster.0),
+            NodeAnswer::List(mark) => write!(out, "the node has list {}: {}", mark.list, mark.members.join(", ")),
+            answer => write!(out, "the node answered {answer:?}"),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Nodes as Redis servers: connections, scripts, and requirements.
 
 pub mod addresses;
-pub mod carrier;
 pub(crate) mod classic_prefix;
+pub mod client;
 pub mod connections;
 pub mod doctor;
 pub(crate) mod driver;

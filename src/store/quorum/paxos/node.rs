@@ -28,9 +28,9 @@ pub struct Mark {
     pub rebuild: Option<u64>,
 }
 
-/// What a server asks of a node.
+/// A request of a server to a node: about the configuration, one partition, or all of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Ask {
+pub enum NodeRequest {
     /// Tells the node its cluster, or a newer list of it. Answers: Marked, Other, List.
     Mark(Mark),
     /// A request about a partition. The node carries it out only if server and node have the same list: otherwise an
@@ -75,9 +75,9 @@ pub enum Ask {
     },
 }
 
-/// What the node says.
+/// A node's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Said {
+pub enum NodeAnswer {
     /// It is marked as the server wants it, now or before.
     Marked,
     /// The answer of its share of the partition.
@@ -107,7 +107,7 @@ pub enum Said {
 pub struct Node {
     /// The cluster that it belongs to.
     pub mark: Option<Mark>,
-    /// Its share of each partition that it was ever asked about.
+    /// Its share of each partition of which it ever got a request.
     pub partitions: BTreeMap<u16, Acceptor>,
     /// What each server told with its last heartbeat.
     pub servers: BTreeMap<ServerId, Bytes>,
@@ -118,7 +118,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node that was never asked anything.
+    /// A node that never got a request.
     pub const fn unmarked() -> Self {
         Self {
             mark: None,
@@ -129,40 +129,40 @@ impl Node {
         }
     }
 
-    /// Carries out what a server asks, unless it is about a partition whose data is damaged: then the error says how.
+    /// Executes a request, unless it is about a partition whose data is damaged: then the error says how.
     /// `present` is the node's incarnation.
-    pub fn carry_out(&mut self, present: Incarnation, ask: &Ask) -> Result<Said, Arc<str>> {
-        if let Ask::OfPartition { cluster, list, partition, .. } = ask
+    pub fn execute(&mut self, present: Incarnation, request: &NodeRequest) -> Result<NodeAnswer, Arc<str>> {
+        if let NodeRequest::OfPartition { cluster, list, partition, .. } = request
             && let Some(why) = self.damaged.get(partition)
             && self.refusal(*cluster, *list).is_none()
         {
             return Err(Arc::clone(why));
         }
-        Ok(self.say(present, ask))
+        Ok(self.answer(present, request))
     }
 
     /// The same where nothing is damaged. (A heartbeat is answered anyway: it says where something is.)
-    pub fn say(&mut self, present: Incarnation, ask: &Ask) -> Said {
-        match ask {
-            Ask::Mark(new) => match &self.mark {
-                Some(mark) if mark.cluster != new.cluster => Said::Other(mark.cluster),
-                Some(mark) if mark == new => Said::Marked,
-                Some(mark) if mark.list >= new.list => Said::List(mark.clone()),
+    pub fn answer(&mut self, present: Incarnation, request: &NodeRequest) -> NodeAnswer {
+        match request {
+            NodeRequest::Mark(new) => match &self.mark {
+                Some(mark) if mark.cluster != new.cluster => NodeAnswer::Other(mark.cluster),
+                Some(mark) if mark == new => NodeAnswer::Marked,
+                Some(mark) if mark.list >= new.list => NodeAnswer::List(mark.clone()),
                 _ => {
                     self.mark = Some(new.clone());
-                    Said::Marked
+                    NodeAnswer::Marked
                 }
             },
-            Ask::OfPartition { cluster, list, partition, fresh, request } => {
+            NodeRequest::OfPartition { cluster, list, partition, fresh, request } => {
                 self.refusal(*cluster, *list).unwrap_or_else(|| {
                     let acceptor = self.partitions.entry(*partition).or_default();
-                    Said::OfPartition(acceptor.answer(present, *fresh, request))
+                    NodeAnswer::OfPartition(acceptor.answer(present, *fresh, request))
                 })
             }
-            Ask::Prefix { cluster, list, prefix } => self
-                .refusal(*cluster, *list)
-                .unwrap_or_else(|| Said::Prefix(Arc::clone(self.prefix.get_or_insert_with(|| Arc::clone(prefix))))),
-            Ask::Heartbeat { cluster, list, partitions, fresh, server, told, gone } => {
+            NodeRequest::Prefix { cluster, list, prefix } => self.refusal(*cluster, *list).unwrap_or_else(|| {
+                NodeAnswer::Prefix(Arc::clone(self.prefix.get_or_insert_with(|| Arc::clone(prefix))))
+            }),
+            NodeRequest::Heartbeat { cluster, list, partitions, fresh, server, told, gone } => {
                 self.refusal(*cluster, *list).unwrap_or_else(|| {
                     self.servers.retain(|server, _| !gone.contains(server));
                     self.servers.insert(*server, told.clone());
@@ -171,19 +171,19 @@ impl Node {
                         None => self.partitions.entry(at).or_default().seen(present, *fresh),
                     };
                     let partitions = (0..*partitions).map(see).collect();
-                    Said::Heartbeats { partitions, servers: self.servers.clone().into_iter().collect() }
+                    NodeAnswer::Heartbeats { partitions, servers: self.servers.clone().into_iter().collect() }
                 })
             }
         }
     }
 
     /// Why a server of this cluster with this list is not served, if it is not.
-    fn refusal(&self, cluster: ClusterId, list: u64) -> Option<Said> {
+    fn refusal(&self, cluster: ClusterId, list: u64) -> Option<NodeAnswer> {
         match &self.mark {
-            Some(mark) if mark.cluster != cluster => Some(Said::Other(mark.cluster)),
-            Some(mark) if mark.list > list => Some(Said::List(mark.clone())),
+            Some(mark) if mark.cluster != cluster => Some(NodeAnswer::Other(mark.cluster)),
+            Some(mark) if mark.list > list => Some(NodeAnswer::List(mark.clone())),
             Some(mark) if mark.list == list => None,
-            _ => Some(Said::Unmarked),
+            _ => Some(NodeAnswer::Unmarked),
         }
     }
 }
@@ -197,35 +197,35 @@ mod tests {
         Mark { cluster: ClusterId(cluster), partitions: 1, list, members: [].into(), rebuild: None }
     }
 
-    fn ask(cluster: u128, list: u64) -> Ask {
+    fn request(cluster: u128, list: u64) -> NodeRequest {
         let request = Request::Promise(Ballot::default());
-        Ask::OfPartition { cluster: ClusterId(cluster), list, partition: 0, fresh: Stamp(1), request }
+        NodeRequest::OfPartition { cluster: ClusterId(cluster), list, partition: 0, fresh: Stamp(1), request }
     }
 
     #[test]
     fn a_node_takes_one_list_of_a_number() {
         let (mut node, present) = (Node::default(), Incarnation(1));
         let of = |member: &str| Mark { members: [Arc::from(member)].into(), ..mark(1, 2) };
-        assert_eq!(node.say(present, &Ask::Mark(of("a"))), Said::Marked);
-        assert_eq!(node.say(present, &Ask::Mark(of("b"))), Said::List(of("a")));
-        assert_eq!(node.say(present, &Ask::Mark(of("a"))), Said::Marked);
+        assert_eq!(node.answer(present, &NodeRequest::Mark(of("a"))), NodeAnswer::Marked);
+        assert_eq!(node.answer(present, &NodeRequest::Mark(of("b"))), NodeAnswer::List(of("a")));
+        assert_eq!(node.answer(present, &NodeRequest::Mark(of("a"))), NodeAnswer::Marked);
         assert_eq!(node.mark, Some(of("a")));
     }
 
     #[test]
     fn a_node_serves_servers_with_its_own_list_only() {
         let (mut node, present) = (Node::default(), Incarnation(1));
-        assert_eq!(node.say(present, &ask(1, 1)), Said::Unmarked);
-        assert_eq!(node.say(present, &Ask::Mark(mark(1, 1))), Said::Marked);
-        assert_eq!(node.say(present, &Ask::Mark(mark(1, 1))), Said::Marked);
-        assert_eq!(node.say(present, &ask(1, 1)), Said::OfPartition(Answer::Stranger(Stamp(1))));
-        assert_eq!(node.say(present, &ask(1, 2)), Said::Unmarked);
-        assert_eq!(node.say(present, &Ask::Mark(mark(1, 2))), Said::Marked);
-        for old in [ask(1, 1), Ask::Mark(mark(1, 1))] {
-            assert_eq!(node.say(present, &old), Said::List(mark(1, 2)));
+        assert_eq!(node.answer(present, &request(1, 1)), NodeAnswer::Unmarked);
+        assert_eq!(node.answer(present, &NodeRequest::Mark(mark(1, 1))), NodeAnswer::Marked);
+        assert_eq!(node.answer(present, &NodeRequest::Mark(mark(1, 1))), NodeAnswer::Marked);
+        assert_eq!(node.answer(present, &request(1, 1)), NodeAnswer::OfPartition(Answer::Stranger(Stamp(1))));
+        assert_eq!(node.answer(present, &request(1, 2)), NodeAnswer::Unmarked);
+        assert_eq!(node.answer(present, &NodeRequest::Mark(mark(1, 2))), NodeAnswer::Marked);
+        for old in [request(1, 1), NodeRequest::Mark(mark(1, 1))] {
+            assert_eq!(node.answer(present, &old), NodeAnswer::List(mark(1, 2)));
         }
-        for stray in [ask(2, 9), Ask::Mark(mark(2, 9))] {
-            assert_eq!(node.say(present, &stray), Said::Other(ClusterId(1)));
+        for stray in [request(2, 9), NodeRequest::Mark(mark(2, 9))] {
+            assert_eq!(node.answer(present, &stray), NodeAnswer::Other(ClusterId(1)));
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     store::{
         Notice, Notices, Timed,
         quorum::{
-            nodes::carrier::Carrier,
+            nodes::client::NodeClient,
             paxos::ballot::{Ballot, ServerId},
             rpc::{
                 messages::{Done, Frame, Refusal},
@@ -50,8 +50,8 @@ impl Delivery {
     }
 
     /// Sends what there is to other servers. Never ends.
-    pub(crate) async fn run(&self, carrier: &impl Carrier, nodes: usize) {
-        self.transport.run(self.me, carrier, nodes).await;
+    pub(crate) async fn run(&self, client: &impl NodeClient, nodes: usize) {
+        self.transport.run(self.me, client, nodes).await;
     }
 
     /// Hints and events may have been lost: calls, streams and watchers look for themselves.

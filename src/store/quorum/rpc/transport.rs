@@ -11,7 +11,7 @@ use crate::{
     domain::{ids::ReplicaId, time::StoreTime},
     store::{
         Notice,
-        quorum::{nodes::carrier::Carrier, paxos::ballot::ServerId},
+        quorum::{nodes::client::NodeClient, paxos::ballot::ServerId},
     },
     sync::{AtomicU64, AtomicUsize, Mutex, Notify, Ordering},
 };
@@ -168,7 +168,7 @@ impl Transport {
         let (sender, reply) = oneshot::channel();
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         self.asked.lock().insert(number, sender);
-        self.send(of, Frame::Ask { number, partition, ballot, not_after, work });
+        self.send(of, Frame::Forward { number, partition, ballot, not_after, work });
         Question { transport: self, number, reply }
     }
 
@@ -242,7 +242,7 @@ impl Transport {
 
     /// Sends what there is. Never ends. One parcel at a time to each server, so that they arrive in order, and what
     /// comes meanwhile goes together.
-    pub(crate) async fn run(&self, me: ServerId, carrier: &impl Carrier, nodes: usize) {
+    pub(crate) async fn run(&self, me: ServerId, client: &impl NodeClient, nodes: usize) {
         let mut under_way = FuturesUnordered::new();
         let mut busy = BTreeSet::new();
         loop {
@@ -251,7 +251,7 @@ impl Transport {
             for (server, frames) in self.take(&busy) {
                 busy.insert(server);
                 under_way.push(async move {
-                    self.deliver(me, server, frames, carrier, nodes).await;
+                    self.deliver(me, server, frames, client, nodes).await;
                     server
                 });
             }
@@ -274,11 +274,11 @@ impl Transport {
         free.into_iter().filter_map(|server| outgoing.frames.remove_entry(&server)).collect()
     }
 
-    async fn deliver(&self, me: ServerId, to: ServerId, frames: Vec<Frame>, carrier: &impl Carrier, nodes: usize) {
+    async fn deliver(&self, me: ServerId, to: ServerId, frames: Vec<Frame>, client: &impl NodeClient, nodes: usize) {
         let numbers: Vec<u64> = frames.iter().filter_map(number_of).collect();
         let mut may_have_arrived = false;
         for parcel in parcels(me, frames) {
-            may_have_arrived |= self.deliver_one(to, &parcel, carrier, nodes).await;
+            may_have_arrived |= self.deliver_one(to, &parcel, client, nodes).await;
         }
         if !may_have_arrived {
             // Nobody listens, at any node: who asked need not wait.
@@ -293,10 +293,10 @@ impl Transport {
 
     /// Sends a parcel through the first node at which the server listens. False if it listens at none, so that the
     /// parcel certainly did not arrive.
-    async fn deliver_one(&self, to: ServerId, parcel: &[u8], carrier: &impl Carrier, nodes: usize) -> bool {
+    async fn deliver_one(&self, to: ServerId, parcel: &[u8], client: &impl NodeClient, nodes: usize) -> bool {
         let first = self.ways.lock().get(&to).copied().unwrap_or(0);
         for node in (0..nodes).map(|step| (first + step) % nodes) {
-            match carrier.publish(node, to, parcel.to_vec()).await {
+            match client.publish(node, to, parcel.to_vec()).await {
                 Ok(true) => return true,
                 Ok(false) => {}
                 // It may have arrived, so it is not sent again. The next ones go through another node.
@@ -339,7 +339,7 @@ impl Outgoing {
 }
 
 fn number_of(frame: &Frame) -> Option<u64> {
-    if let Frame::Ask { number, .. } = frame { Some(*number) } else { None }
+    if let Frame::Forward { number, .. } = frame { Some(*number) } else { None }
 }
 
 /// A server's name in the rules of locks.

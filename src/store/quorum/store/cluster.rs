@@ -16,8 +16,8 @@ use crate::{
             },
             nodes::{
                 addresses::{Connect, Connected},
-                carrier::{Carrier, Lost},
                 classic_prefix::{self, PrefixError},
+                client::{Lost, NodeClient},
             },
             paxos::{node::Mark, wall_clocks::WallClocks},
         },

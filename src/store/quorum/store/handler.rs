@@ -8,7 +8,7 @@ use crate::{
         Notice,
         quorum::{
             membership::election::Known,
-            nodes::carrier::Carrier,
+            nodes::client::NodeClient,
             paxos::ballot::{Ballot, ServerId},
             proposer::{
                 delivery::Asker,
@@ -24,10 +24,10 @@ use tokio::time::Instant;
 /// Waiters in one frame.
 const WAITERS_PER_FRAME: usize = 256;
 
-impl<C: Carrier> QuorumStore<C> {
+impl<C: NodeClient> QuorumStore<C> {
     /// Takes what arrives through a node. Never ends.
     pub(super) async fn hear(&self, node: usize) {
-        let mut pushes = self.driver.carrier.listen(node, self.delivery.me);
+        let mut pushes = self.driver.client.listen(node, self.delivery.me);
         while let Some(push) = pushes.recv().await {
             // What is lost is not missed here: questions have a time, and notices are numbered.
             let Push::Message(bytes) = push else { continue };
@@ -46,7 +46,7 @@ impl<C: Carrier> QuorumStore<C> {
 
     fn take(&self, from: ServerId, frame: Frame) {
         match frame {
-            Frame::Ask { number, partition, ballot, not_after, work } => {
+            Frame::Forward { number, partition, ballot, not_after, work } => {
                 let now = self.work(from, number, (partition, ballot), not_after, work);
                 if let Err((now, why)) = now {
                     self.delivery.transport.send(from, Frame::Reply { number, now, result: Err(why) });

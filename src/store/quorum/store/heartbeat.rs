@@ -5,10 +5,10 @@ use crate::{
     domain::time::StoreTime,
     store::quorum::{
         membership::election::{Known, SILENCE_MAX},
-        nodes::carrier::Carrier,
+        nodes::client::NodeClient,
         paxos::{
             ballot::{ServerId, Stamp},
-            node::{Ask, Mark},
+            node::{Mark, NodeRequest},
         },
         proposer::{delivery::Exit, place::Place, role::Proposer},
         rpc::messages::{Frame, HEARTBEAT_PERIOD, Heartbeat},
@@ -28,7 +28,7 @@ const HEARTBEAT_TIME_MAX: Duration = Duration::from_millis(300);
 /// How often it looks whether they have.
 const LEAVE_PERIOD: Duration = Duration::from_millis(5);
 
-impl<C: Carrier> QuorumStore<C> {
+impl<C: NodeClient> QuorumStore<C> {
     /// Sends heartbeats to one node. Never ends.
     pub(super) async fn heartbeat(&self, node: usize) {
         loop {
@@ -49,8 +49,8 @@ impl<C: Carrier> QuorumStore<C> {
         let Mark { cluster, list, partitions, .. } = self.driver.mark;
         let (fresh, server) = (Stamp(Uuid::new_v4().as_u128()), self.delivery.me);
         let (told, gone) = (self.tell(self.clock.now()).encode().into(), self.membership.election.lock().gone(asked));
-        let ask = Ask::Heartbeat { cluster, list, partitions, fresh, server, told, gone };
-        let Some((partitions, servers)) = self.driver.heartbeat(node, ask).await else { return false };
+        let request = NodeRequest::Heartbeat { cluster, list, partitions, fresh, server, told, gone };
+        let Some((partitions, servers)) = self.driver.heartbeat(node, request).await else { return false };
         let read = |(server, told): (ServerId, crate::store::content::Bytes)| match Heartbeat::decode(&told) {
             Ok(told) => Some((server, told)),
             Err(why) => {

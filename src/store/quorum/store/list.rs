@@ -10,7 +10,7 @@ use crate::{
         Page, StoreError,
         partition::{Outbox, Partition, SLOTS_PER_PAGE},
         quorum::{
-            nodes::carrier::Carrier,
+            nodes::client::NodeClient,
             paxos::ballot::{Ballot, ServerId},
             rpc::messages::{Done, Work},
         },
@@ -39,7 +39,7 @@ struct Room {
     locks: Vec<(LockName, LockView)>,
 }
 
-impl<C: Carrier> QuorumStore<C> {
+impl<C: NodeClient> QuorumStore<C> {
     /// A page. Where nobody leads a partition of it, it waits for the leader.
     pub(super) async fn list_page(&self, prefix: &str, from: Option<&str>, limit: usize) -> Result<Page, StoreError> {
         let until = Instant::now() + ANSWER_TIME_MAX;

@@ -2,7 +2,7 @@
 
 use super::{QuorumStore, partitions::Part};
 use crate::store::quorum::{
-    nodes::carrier::Carrier,
+    nodes::client::NodeClient,
     paxos::ballot::Ballot,
     proposer::{place::Place, role::Proposer},
     rpc::messages::Frame,
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 /// How often a server looks after its partitions: whether one is not led, or has nothing to write.
 const TEND_PERIOD: Duration = Duration::from_millis(100);
 
-impl<C: Carrier> QuorumStore<C> {
+impl<C: NodeClient> QuorumStore<C> {
     /// Looks after the partitions. Never ends.
     pub(super) async fn tend(&self) {
         loop {

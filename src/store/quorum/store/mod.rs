@@ -26,7 +26,7 @@ use crate::{
         chores::{Chore, Chores, DoChore},
         quorum::{
             membership::{election::Election, member::Membership},
-            nodes::{carrier::Carrier, driver::Driver},
+            nodes::{client::NodeClient, driver::Driver},
             paxos::{ballot::ServerId, node::Mark},
             proposer::{
                 delivery::{Delivery, Exit},
@@ -79,13 +79,13 @@ impl Drop for Asking<'_> {
     }
 }
 
-impl<C: Carrier> QuorumStore<C> {
+impl<C: NodeClient> QuorumStore<C> {
     /// A store of the cluster that `mark` describes, which leads nothing yet: [`Self::run`] asks for the lead.
-    pub fn new(carrier: C, mark: Mark, clock: Arc<dyn Clock>, limits: &Limits, notices: Arc<dyn Notices>) -> Self {
+    pub fn new(client: C, mark: Mark, clock: Arc<dyn Clock>, limits: &Limits, notices: Arc<dyn Notices>) -> Self {
         let me = ServerId(*Uuid::new_v4().as_bytes().first_chunk().unwrap_or(&[0; 12]));
         let (nodes, partitions) = (mark.members.len(), mark.partitions);
         Self {
-            driver: Driver::new(carrier, mark),
+            driver: Driver::new(client, mark),
             parts: Partitions::new(partitions, me, nodes, limits.waiters_per_lock),
             membership: Membership::of(Election::new(me, nodes, partitions, Instant::now())),
             delivery: Delivery::new(me, notices),
@@ -117,7 +117,7 @@ impl<C: Carrier> QuorumStore<C> {
     async fn run_without_chores(&self) {
         let nodes = self.driver.nodes();
         let each = (0..nodes).map(|node| join3(self.driver.serve(node, self), self.heartbeat(node), self.hear(node)));
-        let transport = self.delivery.run(&self.driver.carrier, nodes);
+        let transport = self.delivery.run(&self.driver.client, nodes);
         join4(join_all(each), transport, self.tend(), self.begin_memberships()).await;
     }
 
@@ -228,13 +228,13 @@ impl<C: Carrier> QuorumStore<C> {
     }
 }
 
-impl<C: Carrier> DoChore for QuorumStore<C> {
+impl<C: NodeClient> DoChore for QuorumStore<C> {
     async fn do_chore(&self, Chore(name, command): &Chore) -> Result<(), StoreError> {
         self.carry_out(name, command.clone()).await.map(drop)
     }
 }
 
-impl<C: Carrier> Store for QuorumStore<C> {
+impl<C: NodeClient> Store for QuorumStore<C> {
     async fn run(&self, name: &LockName, command: Command) -> Answer {
         match command {
             Command::Acquire(acquire) => self.acquire(name, acquire).await,

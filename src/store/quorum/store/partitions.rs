@@ -4,7 +4,7 @@ use super::QuorumStore;
 use crate::{
     store::quorum::{
         membership::election::Known,
-        nodes::{carrier::Carrier, driver},
+        nodes::{client::NodeClient, driver},
         paxos::{
             ballot::{ServerId, TransferId},
             message::{Answer, Request},
@@ -69,7 +69,7 @@ impl Deref for Partitions {
     }
 }
 
-impl<C: Carrier> driver::Partitions for QuorumStore<C> {
+impl<C: NodeClient> driver::Partitions for QuorumStore<C> {
     type Tag = Tag;
 
     fn reconnected(&self, node: usize) {

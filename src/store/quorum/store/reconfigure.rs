@@ -11,7 +11,7 @@ use super::{
 use crate::{
     store::quorum::{
         membership::election::Election,
-        nodes::{carrier::Carrier, driver::Driver},
+        nodes::{client::NodeClient, driver::Driver},
         paxos::node::Mark,
     },
     sync::Mutex,
@@ -19,10 +19,10 @@ use crate::{
 use std::sync::Arc;
 use tokio::{sync::watch, time::Instant};
 
-impl<C: Carrier> QuorumStore<C> {
+impl<C: NodeClient> QuorumStore<C> {
     /// The store of the same server on the nodes of a newer list of its cluster. The store before must not run any
     /// more; callers that it still has learn that their outcome is unknown.
-    pub(super) fn succeed(before: &Self, carrier: C, mark: Mark) -> Self {
+    pub(super) fn succeed(before: &Self, client: C, mark: Mark) -> Self {
         let (me, nodes, now) = (before.delivery.me, mark.members.len(), before.clock.now());
         let nothing = Election::new(me, nodes, mark.partitions, Instant::now());
         let membership = before.membership.move_to(nothing);
@@ -42,7 +42,7 @@ impl<C: Carrier> QuorumStore<C> {
         before.parts.led_anew.notify_waiters();
         // What was on its way to streams and waiters is lost.
         before.delivery.lost();
-        let mut driver = Driver::new(carrier, mark);
+        let mut driver = Driver::new(client, mark);
         driver.prefix.clone_from(&before.driver.prefix);
         Self {
             driver,

@@ -12,7 +12,7 @@ use crate::{
         Answer, StoreError, Timed,
         quorum::{
             membership::election::Known,
-            nodes::carrier::Carrier,
+            nodes::client::NodeClient,
             paxos::ballot::Ballot,
             proposer::{
                 delivery::{Asker, Confirmed},
@@ -38,7 +38,7 @@ pub(super) enum NotDone {
     Fails(StoreError),
 }
 
-impl<C: Carrier> QuorumStore<C> {
+impl<C: NodeClient> QuorumStore<C> {
     /// Carries a command out, and waits until a majority has its batch. Where nobody leads, or somebody else than this
     /// server thought, it waits for the leader.
     pub(super) async fn carry_out(&self, name: &LockName, command: Command) -> Answer {

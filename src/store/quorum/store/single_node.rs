@@ -5,7 +5,7 @@ use super::QuorumStore;
 use crate::{
     domain::time::StoreTime,
     store::quorum::{
-        nodes::carrier::Carrier,
+        nodes::client::NodeClient,
         paxos::{
             acceptor::Seen,
             ballot::ServerId,
@@ -41,7 +41,7 @@ pub(super) struct Loss {
     clocks: WallClocks,
 }
 
-impl<C: Carrier> QuorumStore<C> {
+impl<C: NodeClient> QuorumStore<C> {
     pub(super) fn has_one_node(&self) -> bool {
         self.driver.nodes() == 1
     }
@@ -73,7 +73,7 @@ impl<C: Carrier> QuorumStore<C> {
             (election.living(now).collect(), told.keys().map(|number| (*number, election.turn(*number, now))).collect())
         };
         // A server that does not know the node's clock leaves it to another one, or to its next heartbeat.
-        if let Some(wall) = self.driver.carrier.wall_clock(NODE).await {
+        if let Some(wall) = self.driver.client.wall_clock(NODE).await {
             let clocks = WallClocks::of(self.clock.now(), [wall]);
             let is_known = self.loss.send_replace(Some(Arc::new(Loss { told, living, turns, at, clocks }))).is_some();
             if !is_known && clocks.apart() > MEMORY_WAIT {

@@ -55,7 +55,7 @@ pub(crate) enum Action {
     Read(usize),
     /// What a leader has sent arrives.
     Arrive(usize, usize),
-    Ask(usize),
+    Campaign(usize),
     Lead(usize),
     Grant(usize),
     LetGo(usize),
@@ -163,7 +163,7 @@ impl World {
         if state.stands().is_some() {
             actions.push(Action::See(server));
             if !leads {
-                actions.push(Action::Ask(server));
+                actions.push(Action::Campaign(server));
             }
         } else {
             actions.extend([Action::Tell(server), Action::Admit(server)]);
@@ -205,7 +205,7 @@ impl World {
 
     fn server_action(&self, state: &mut State, action: Action) -> Option<()> {
         match action {
-            Action::Ask(server) => self.ask(state, server),
+            Action::Campaign(server) => self.ask(state, server),
             Action::Lead(server) => self.lead(state, server),
             Action::Grant(server) => self.grant(state, server),
             Action::LetGo(server) => self.let_go(state, server),

@@ -22,7 +22,7 @@ pub struct Rebuilding {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     /// Asks each node in which membership it is: the present one of a voting node, or the next one of a stranger.
-    Asks(Vec<Option<Stamp>>),
+    Promises(Vec<Option<Stamp>>),
     /// Looks where each node's content stands.
     Looks(Vec<Stamp>, Vec<Option<Copy>>),
     /// Reads the rest of the best content, from this node.
@@ -74,14 +74,14 @@ impl Rebuilding {
     /// Begins with a ballot and a transfer that were never used, at so many nodes.
     pub fn new(ballot: Ballot, token: u64, transfer: TransferId, nodes: usize) -> (Self, Step) {
         let sends = (0..nodes).map(|node| (node, Request::Promise(ballot))).collect();
-        (Self { ballot, token, transfer, phase: Phase::Asks(vec![None; nodes]) }, Step::Send(sends))
+        (Self { ballot, token, transfer, phase: Phase::Promises(vec![None; nodes]) }, Step::Send(sends))
     }
 
     /// Takes a node's answer to the last request that it got.
     pub fn answered(&mut self, node: usize, answer: Answer) -> Step {
         match (&mut self.phase, answer) {
             (_, Answer::No(promised)) if promised > self.ballot => Step::Above(promised),
-            (Phase::Asks(stamps), Answer::Promised { stamp, .. } | Answer::Stranger(stamp)) => {
+            (Phase::Promises(stamps), Answer::Promised { stamp, .. } | Answer::Stranger(stamp)) => {
                 stamps[node] = Some(stamp);
                 if stamps.iter().any(Option::is_none) {
                     return Step::Wait;

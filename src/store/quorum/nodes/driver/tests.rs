@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     node::Pushes,
     store::quorum::{
-        nodes::carrier::Answers,
+        nodes::client::Answers,
         paxos::{ballot::Ballot, node::ClusterId},
     },
     sync::Mutex,
@@ -15,15 +15,15 @@ use tokio::sync::Semaphore;
 
 /// A node that answers what it was asked when it may.
 struct Scripted {
-    asked: Mutex<Vec<Vec<Ask>>>,
-    answer: fn(&Ask) -> Result<Said, String>,
+    asked: Mutex<Vec<Vec<NodeRequest>>>,
+    answer: fn(&NodeRequest) -> Result<NodeAnswer, String>,
     may_answer: Semaphore,
 }
 
-impl Carrier for Scripted {
-    async fn carry(&self, _: usize, asks: Vec<Ask>) -> Result<Answers, Lost> {
-        let answers = asks.iter().map(self.answer).collect();
-        self.asked.lock().push(asks);
+impl NodeClient for Scripted {
+    async fn send(&self, _: usize, requests: Vec<NodeRequest>) -> Result<Answers, Lost> {
+        let answers = requests.iter().map(self.answer).collect();
+        self.asked.lock().push(requests);
         self.may_answer.acquire().await.map_err(|closed| Lost(closed.to_string()))?.forget();
         Ok(answers)
     }
@@ -82,7 +82,7 @@ impl Partitions for Queues {
     }
 }
 
-fn driver(answer: fn(&Ask) -> Result<Said, String>, answers: usize) -> Driver<Scripted> {
+fn driver(answer: fn(&NodeRequest) -> Result<NodeAnswer, String>, answers: usize) -> Driver<Scripted> {
     let mark = Mark { cluster: ClusterId(7), list: 1, partitions: 2, members: ["a".into()].into(), rebuild: None };
     Driver::new(Scripted { asked: Mutex::default(), answer, may_answer: Semaphore::new(answers) }, mark)
 }
@@ -92,8 +92,8 @@ fn queues(each: [usize; 2]) -> Queues {
     Queues { requests: Mutex::new(requests.into()), ..Queues::default() }
 }
 
-fn done(_: &Ask) -> Result<Said, String> {
-    Ok(Said::OfPartition(Answer::Done))
+fn done(_: &NodeRequest) -> Result<NodeAnswer, String> {
+    Ok(NodeAnswer::OfPartition(Answer::Done))
 }
 
 /// Lets the driver do all that it can do without another answer.
@@ -111,18 +111,20 @@ async fn each_answer_comes_back_to_its_partition_with_its_tag() {
     let (driver, queues) = (driver(done, 100), queues([2, 1]));
     run(&driver, &queues).await;
     assert_eq!(*queues.answered.lock(), [(0, 0, Answer::Done), (0, 1, Answer::Done), (1, 0, Answer::Done)]);
-    let asked = driver.carrier.asked.lock();
+    let asked = driver.client.asked.lock();
     assert_eq!(asked.len(), 1, "what is there at one time goes in one send");
-    assert!(matches!(asked[0][2], Ask::OfPartition { cluster: ClusterId(7), list: 1, partition: 1, .. }));
+    assert!(matches!(asked[0][2], NodeRequest::OfPartition { cluster: ClusterId(7), list: 1, partition: 1, .. }));
 }
 
 #[tokio::test]
 async fn a_full_send_is_followed_by_the_partition_after() {
     let (driver, queues) = (driver(done, 1), queues([3 * REQUESTS_PER_SEND_MAX, 5]));
     run(&driver, &queues).await;
-    let asked = driver.carrier.asked.lock();
-    let partitions = |send: &[Ask]| {
-        let each = send.iter().map(|ask| if let Ask::OfPartition { partition, .. } = ask { *partition } else { 9 });
+    let asked = driver.client.asked.lock();
+    let partitions = |send: &[NodeRequest]| {
+        let each = send
+            .iter()
+            .map(|request| if let NodeRequest::OfPartition { partition, .. } = request { *partition } else { 9 });
         each.collect::<Vec<_>>()
     };
     assert_eq!(partitions(&asked[0]), [0; REQUESTS_PER_SEND_MAX]);
@@ -133,15 +135,15 @@ async fn a_full_send_is_followed_by_the_partition_after() {
 async fn so_many_sends_are_under_way_and_no_more() {
     let (driver, queues) = (driver(done, 0), queues([10 * REQUESTS_PER_SEND_MAX, 0]));
     run(&driver, &queues).await;
-    assert_eq!(driver.carrier.asked.lock().len(), UNDER_WAY_MAX);
+    assert_eq!(driver.client.asked.lock().len(), UNDER_WAY_MAX);
     assert!(queues.answered.lock().is_empty());
 }
 
 #[tokio::test]
 async fn a_request_that_cannot_be_carried_out_ends_no_other() {
-    let answer = |ask: &Ask| match ask {
-        Ask::OfPartition { partition: 0, .. } => Err("damaged".to_owned()),
-        _ => Ok(Said::OfPartition(Answer::Done)),
+    let answer = |request: &NodeRequest| match request {
+        NodeRequest::OfPartition { partition: 0, .. } => Err("damaged".to_owned()),
+        _ => Ok(NodeAnswer::OfPartition(Answer::Done)),
     };
     let (driver, queues) = (driver(answer, 100), queues([1, 1]));
     run(&driver, &queues).await;
@@ -154,26 +156,26 @@ async fn a_request_that_cannot_be_carried_out_ends_no_other() {
 
 #[tokio::test]
 async fn a_node_that_forgot_its_mark_is_marked_and_asked_anew() {
-    let answer = |ask: &Ask| match ask {
-        Ask::Mark(_) => Ok(Said::Marked),
-        _ => Ok(Said::Unmarked),
+    let answer = |request: &NodeRequest| match request {
+        NodeRequest::Mark(_) => Ok(NodeAnswer::Marked),
+        _ => Ok(NodeAnswer::Unmarked),
     };
     let (driver, queues) = (driver(answer, 100), queues([1, 0]));
     run(&driver, &queues).await;
-    assert!(matches!(driver.carrier.asked.lock()[1][..], [Ask::Mark(_)]));
+    assert!(matches!(driver.client.asked.lock()[1][..], [NodeRequest::Mark(_)]));
     assert_eq!(*queues.reconnected.lock(), 2, "the partitions ask again");
 }
 
 #[tokio::test]
 async fn a_newer_list_is_told_once() {
-    let answer = |_: &Ask| {
+    let answer = |_: &NodeRequest| {
         let members = ["b".into()].into();
-        Ok(Said::List(Mark { cluster: ClusterId(7), list: 2, partitions: 2, members, rebuild: None }))
+        Ok(NodeAnswer::List(Mark { cluster: ClusterId(7), list: 2, partitions: 2, members, rebuild: None }))
     };
     let (driver, queues) = (driver(answer, 100), queues([1, 0]));
     let mut newer = driver.newer();
     run(&driver, &queues).await;
     assert_eq!(newer.borrow_and_update().as_ref().map(|mark| mark.list), Some(2));
-    assert!(driver.heartbeat(0, Ask::Mark(driver.mark.clone())).await.is_none(), "it serves another list");
+    assert!(driver.heartbeat(0, NodeRequest::Mark(driver.mark.clone())).await.is_none(), "it serves another list");
     assert!(!newer.has_changed().unwrap(), "the same list is no news");
 }

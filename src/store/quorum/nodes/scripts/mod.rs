@@ -15,7 +15,7 @@ use crate::{
     store::quorum::paxos::{
         ballot::Stamp,
         message::Request,
-        node::{Ask, Said},
+        node::{NodeAnswer, NodeRequest},
     },
 };
 use bytes::Fields;
@@ -60,11 +60,11 @@ static PREFIX: Script = script!("prefix.lua");
 pub struct Call {
     /// What is sent.
     pub script: ScriptCall,
-    /// How many requests it carries.
-    pub asks: usize,
+    /// How many requests it has.
+    pub requests: usize,
 }
 
-/// The runs that carry these requests out, in their order. `run_id` is what Redis said in the handshake of the
+/// The runs that execute these requests, in their order. `run_id` is what Redis said in the handshake of the
 /// connection that they go over: a connection leads to one run of one Redis. Requests that share a run of a script also
 /// share the first one's `fresh`: a stamp names a membership of one partition.
 ///
@@ -74,26 +74,28 @@ pub struct Call {
 /// # Errors
 ///
 /// A number that a node cannot keep. Nothing was sent.
-pub fn calls(run_id: &str, asks: &[Ask]) -> Result<Vec<Call>, NodeError> {
+pub fn calls(run_id: &str, requests: &[NodeRequest]) -> Result<Vec<Call>, NodeError> {
     let mut calls: Vec<Call> = Vec::new();
     let mut open: Option<Kind> = None;
     let (mut records, mut bytes) = (0, 0);
-    for ask in asks {
-        let kind = Kind::of(ask);
-        let args = sections::args(ask)?;
-        let (more_records, more_bytes) = (sections::records(ask), bytes_of(&args));
+    for request in requests {
+        let kind = Kind::of(request);
+        let args = sections::args(request)?;
+        let (more_records, more_bytes) = (sections::records(request), bytes_of(&args));
         let fits = records + more_records <= CALL_RECORDS_MAX && bytes + more_bytes <= CALL_BYTES_MAX;
         match calls.last_mut() {
             Some(call) if open.as_ref() == Some(&kind) && kind.is_of_many() && fits => {
                 call.script.args.extend(args);
-                call.asks += 1;
+                call.requests += 1;
                 (records, bytes) = (records + more_records, bytes + more_bytes);
             }
             _ => {
-                let mut all = head(run_id, ask)?;
+                let mut all = head(run_id, request)?;
                 all.extend(args);
-                calls
-                    .push(Call { script: ScriptCall { script: script_of(ask), keys: Vec::new(), args: all }, asks: 1 });
+                calls.push(Call {
+                    script: ScriptCall { script: script_of(request), keys: Vec::new(), args: all },
+                    requests: 1,
+                });
                 (open, records, bytes) = (Some(kind), more_records, more_bytes);
             }
         }
@@ -114,31 +116,31 @@ impl Call {
     /// # Errors
     ///
     /// The reply of something else than this script.
-    pub fn said(&self, reply: Value) -> Result<Vec<Result<Said, NodeError>>, NodeError> {
-        reply::said(reply, self.asks)
+    pub fn answers(&self, reply: Value) -> Result<Vec<Result<NodeAnswer, NodeError>>, NodeError> {
+        reply::answers(reply, self.requests)
     }
 }
 
 /// What each script gets before its own arguments.
-fn head(run_id: &str, ask: &Ask) -> Result<Vec<Arg>, NodeError> {
-    let (cluster, list, fresh) = match ask {
-        Ask::OfPartition { cluster, list, fresh, .. } | Ask::Heartbeat { cluster, list, fresh, .. } => {
+fn head(run_id: &str, request: &NodeRequest) -> Result<Vec<Arg>, NodeError> {
+    let (cluster, list, fresh) = match request {
+        NodeRequest::OfPartition { cluster, list, fresh, .. } | NodeRequest::Heartbeat { cluster, list, fresh, .. } => {
             (cluster, list, fresh)
         }
         // It names no stamp.
-        Ask::Prefix { cluster, list, .. } => (cluster, list, &Stamp(0)),
-        Ask::Mark(_) => return Ok(Vec::new()),
+        NodeRequest::Prefix { cluster, list, .. } => (cluster, list, &Stamp(0)),
+        NodeRequest::Mark(_) => return Ok(Vec::new()),
     };
     let cluster = Fields::default().id(cluster.0).number(*list)?;
     Ok(vec![cluster.arg(), Fields::default().id(fresh.0).arg(), run_id.into()])
 }
 
-fn script_of(ask: &Ask) -> &'static Script {
-    match ask {
-        Ask::Mark(_) => &MARK,
-        Ask::Heartbeat { .. } => &BEAT,
-        Ask::Prefix { .. } => &PREFIX,
-        Ask::OfPartition { request, .. } => match request {
+fn script_of(request: &NodeRequest) -> &'static Script {
+    match request {
+        NodeRequest::Mark(_) => &MARK,
+        NodeRequest::Heartbeat { .. } => &BEAT,
+        NodeRequest::Prefix { .. } => &PREFIX,
+        NodeRequest::OfPartition { request, .. } => match request {
             Request::Promise(_) => &PROMISE,
             Request::Write { .. } => &WRITE,
             Request::Read { .. } => &READ,

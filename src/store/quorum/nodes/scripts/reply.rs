@@ -9,22 +9,22 @@ use crate::{
             acceptor::Seen,
             classic::KeyState,
             message::{Answer, Cursor},
-            node::Said,
+            node::NodeAnswer,
         },
     },
 };
 
 /// The answers to so many requests.
-pub(super) fn said(reply: Value, asks: usize) -> Result<Vec<Result<Said, NodeError>>, NodeError> {
+pub(super) fn answers(reply: Value, requests: usize) -> Result<Vec<Result<NodeAnswer, NodeError>>, NodeError> {
     let Value::Array(parts) = reply else { return Err(strange()) };
     match parts.first() {
         // The node refused them all, or there was but one.
         Some(Value::BulkString(_)) => {
             let one = answer(parts);
-            let is_of_all = !matches!(one, Ok(Said::OfPartition(_)) | Err(_));
-            if asks == 1 || is_of_all { Ok(vec![one; asks]) } else { Err(strange()) }
+            let is_of_all = !matches!(one, Ok(NodeAnswer::OfPartition(_)) | Err(_));
+            if requests == 1 || is_of_all { Ok(vec![one; requests]) } else { Err(strange()) }
         }
-        _ if parts.len() == asks => parts.into_iter().map(part).collect(),
+        _ if parts.len() == requests => parts.into_iter().map(part).collect(),
         _ => Err(strange()),
     }
 }
@@ -33,7 +33,7 @@ fn strange() -> NodeError {
     NodeError::Corrupt("a script of the node gave an unexpected answer".to_owned())
 }
 
-fn part(value: Value) -> Result<Result<Said, NodeError>, NodeError> {
+fn part(value: Value) -> Result<Result<NodeAnswer, NodeError>, NodeError> {
     match value {
         Value::Array(parts) => Ok(answer(parts)),
         _ => Err(strange()),
@@ -41,7 +41,7 @@ fn part(value: Value) -> Result<Result<Said, NodeError>, NodeError> {
 }
 
 /// What makes no sense may be damaged data, which the script handed on: an error of this request alone.
-fn answer(parts: Vec<Value>) -> Result<Said, NodeError> {
+fn answer(parts: Vec<Value>) -> Result<NodeAnswer, NodeError> {
     if let [Value::BulkString(word), Value::BulkString(why)] = &parts[..]
         && word == b"broken"
     {
@@ -50,7 +50,7 @@ fn answer(parts: Vec<Value>) -> Result<Said, NodeError> {
     known(parts).ok_or_else(strange)
 }
 
-fn known(mut parts: Vec<Value>) -> Option<Said> {
+fn known(mut parts: Vec<Value>) -> Option<NodeAnswer> {
     if matches!(parts.first(), Some(Value::BulkString(word)) if word == b"beats") {
         return heartbeats(parts);
     }
@@ -59,12 +59,12 @@ fn known(mut parts: Vec<Value>) -> Option<Said> {
     let texts = texts.collect::<Option<Vec<&[u8]>>>()?;
     let (word, rest) = texts.split_first()?;
     let answer = match (*word, rest, records) {
-        (b"marked", [], None) => return Some(Said::Marked),
-        (b"unmarked", [], None) => return Some(Said::Unmarked),
-        (b"other", [cluster], None) => return Taken(cluster).cluster().map(Said::Other),
-        (b"list", [mark], None) => return Taken(mark).mark().map(Said::List),
-        (b"prefix", [prefix], None) => return Some(Said::Prefix(String::from_utf8_lossy(prefix).into())),
-        (b"denied", [command], None) => return Some(Said::Denied(String::from_utf8_lossy(command).into())),
+        (b"marked", [], None) => return Some(NodeAnswer::Marked),
+        (b"unmarked", [], None) => return Some(NodeAnswer::Unmarked),
+        (b"other", [cluster], None) => return Taken(cluster).cluster().map(NodeAnswer::Other),
+        (b"list", [mark], None) => return Taken(mark).mark().map(NodeAnswer::List),
+        (b"prefix", [prefix], None) => return Some(NodeAnswer::Prefix(String::from_utf8_lossy(prefix).into())),
+        (b"denied", [command], None) => return Some(NodeAnswer::Denied(String::from_utf8_lossy(command).into())),
         (b"done", [], None) => Answer::Done,
         (b"free", [], None) => Answer::Classic(KeyState::Free),
         (b"ours", [], None) => Answer::Classic(KeyState::Ours),
@@ -88,17 +88,17 @@ fn known(mut parts: Vec<Value>) -> Option<Said> {
         },
         _ => return None,
     };
-    Some(Said::OfPartition(answer))
+    Some(NodeAnswer::OfPartition(answer))
 }
 
-fn heartbeats(parts: Vec<Value>) -> Option<Said> {
+fn heartbeats(parts: Vec<Value>) -> Option<NodeAnswer> {
     let [_, Value::Array(partitions), servers] = <[Value; 3]>::try_from(parts).ok()? else { return None };
     let partitions = partitions.iter().map(seen).collect::<Option<_>>()?;
     // A field that no server has written belongs to none.
     let server = |(id, told): (Bytes, Bytes)| Some((Taken(&id).server()?, told));
     let mut servers: Vec<_> = pairs(servers)?.into_iter().filter_map(server).collect();
     servers.sort_unstable();
-    Some(Said::Heartbeats { partitions, servers })
+    Some(NodeAnswer::Heartbeats { partitions, servers })
 }
 
 fn seen(partition: &Value) -> Option<Seen> {

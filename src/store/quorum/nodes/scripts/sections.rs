@@ -13,7 +13,7 @@ use crate::{
             ballot::{Position, TransferId},
             classic::Wish,
             message::Request,
-            node::{Ask, ClusterId},
+            node::{ClusterId, NodeRequest},
         },
     },
 };
@@ -27,10 +27,14 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn of(ask: &Ask) -> Self {
-        match ask {
-            Ask::OfPartition { cluster, list, request: Request::Promise(_), .. } => Self::Promises(*cluster, *list),
-            Ask::OfPartition { cluster, list, request: Request::Write { .. }, .. } => Self::Writes(*cluster, *list),
+    pub(super) fn of(request: &NodeRequest) -> Self {
+        match request {
+            NodeRequest::OfPartition { cluster, list, request: Request::Promise(_), .. } => {
+                Self::Promises(*cluster, *list)
+            }
+            NodeRequest::OfPartition { cluster, list, request: Request::Write { .. }, .. } => {
+                Self::Writes(*cluster, *list)
+            }
             _ => Self::Alone,
         }
     }
@@ -41,22 +45,24 @@ impl Kind {
     }
 }
 
-/// How many records a request carries.
-pub(super) fn records(ask: &Ask) -> usize {
-    match ask {
-        Ask::OfPartition { request: Request::Write { changes, .. }, .. } => changes.put.len() + changes.gone.len(),
-        Ask::OfPartition { request: Request::Stage { piece, .. }, .. } => piece.len(),
+/// How many records a request has.
+pub(super) fn records(request: &NodeRequest) -> usize {
+    match request {
+        NodeRequest::OfPartition { request: Request::Write { changes, .. }, .. } => {
+            changes.put.len() + changes.gone.len()
+        }
+        NodeRequest::OfPartition { request: Request::Stage { piece, .. }, .. } => piece.len(),
         _ => 0,
     }
 }
 
 /// The arguments of one request.
-pub(super) fn args(ask: &Ask) -> Result<Vec<Arg>, NodeError> {
-    let (partition, request) = match ask {
-        Ask::Mark(mark) => return Ok(vec![bytes::mark(mark)?]),
-        Ask::OfPartition { partition, request, .. } => (Arg::Uint((*partition).into()), request),
-        Ask::Prefix { prefix, .. } => return Ok(vec![Arg::from(&**prefix)]),
-        Ask::Heartbeat { partitions, server, told, gone, .. } => {
+pub(super) fn args(request: &NodeRequest) -> Result<Vec<Arg>, NodeError> {
+    let (partition, request) = match request {
+        NodeRequest::Mark(mark) => return Ok(vec![bytes::mark(mark)?]),
+        NodeRequest::OfPartition { partition, request, .. } => (Arg::Uint((*partition).into()), request),
+        NodeRequest::Prefix { prefix, .. } => return Ok(vec![Arg::from(&**prefix)]),
+        NodeRequest::Heartbeat { partitions, server, told, gone, .. } => {
             let mut args = Vec::with_capacity(3 + usize::from(*partitions) + gone.len());
             args.extend([Arg::Uint((*partitions).into()), Arg::from(&server.0[..]), Arg::from(&**told)]);
             // Made here, because a script of Redis would make them anew each time, and Redis has less time.

@@ -16,29 +16,29 @@ use std::sync::Arc;
 
 const RUN_ID: &str = "0123456789012345678901234567890123456789";
 
-fn of_partition(partition: u16, request: Request) -> Ask {
-    Ask::OfPartition { cluster: ClusterId(1), list: 1, partition, fresh: Stamp(2), request }
+fn of_partition(partition: u16, request: Request) -> NodeRequest {
+    NodeRequest::OfPartition { cluster: ClusterId(1), list: 1, partition, fresh: Stamp(2), request }
 }
 
-fn promise(partition: u16) -> Ask {
+fn promise(partition: u16) -> NodeRequest {
     of_partition(partition, Request::Promise(Ballot { round: 1, server: ServerId([3; 12]) }))
 }
 
-fn write(partition: u16, records: usize, length: usize) -> Ask {
+fn write(partition: u16, records: usize, length: usize) -> NodeRequest {
     let put = (0..records).map(|number| (number.to_be_bytes().as_slice().into(), vec![0; length].into())).collect();
     let changes = Arc::new(Changes { time: 1, token: 1, put, gone: Vec::new() });
     let position = Position { ballot: Ballot::default(), seq: 1 };
     of_partition(partition, Request::Write { stamp: Stamp(4), before: Position::default(), position, changes })
 }
 
-fn grouped(asks: &[Ask]) -> Vec<usize> {
-    calls(RUN_ID, asks).unwrap().iter().map(|call| call.asks).collect()
+fn grouped(requests: &[NodeRequest]) -> Vec<usize> {
+    calls(RUN_ID, requests).unwrap().iter().map(|call| call.requests).collect()
 }
 
 #[test]
 fn neighbours_of_one_kind_share_a_run() {
     let read = of_partition(1, Request::Read { stamp: Stamp(4), ballot: Ballot::default(), from: Cursor::default() });
-    let older = Ask::OfPartition {
+    let older = NodeRequest::OfPartition {
         cluster: ClusterId(1),
         list: 0,
         partition: 1,
@@ -88,14 +88,17 @@ fn text(bytes: &[u8]) -> Value {
 #[test]
 fn what_refuses_the_server_answers_all_its_requests() {
     let call = calls(RUN_ID, &[promise(1), promise(2)]).unwrap().remove(0);
-    let said = call.said(Value::Array(vec![text(b"unmarked")])).unwrap();
-    assert_eq!(said, [Ok(Said::Unmarked), Ok(Said::Unmarked)]);
-    call.said(Value::Array(vec![text(b"done")])).unwrap_err();
+    let answers = call.answers(Value::Array(vec![text(b"unmarked")])).unwrap();
+    assert_eq!(answers, [Ok(NodeAnswer::Unmarked), Ok(NodeAnswer::Unmarked)]);
+    call.answers(Value::Array(vec![text(b"done")])).unwrap_err();
     let done = || Value::Array(vec![text(b"done")]);
     let broken = Value::Array(vec![text(b"broken"), text(b"WRONGTYPE of key")]);
-    let said = call.said(Value::Array(vec![broken, done()])).unwrap();
-    assert!(matches!(&said[..], [Err(NodeError::Corrupt(_)), Ok(Said::OfPartition(Answer::Done))]), "{said:?}");
-    call.said(Value::Array(vec![done(), done(), done()])).unwrap_err();
+    let answers = call.answers(Value::Array(vec![broken, done()])).unwrap();
+    assert!(
+        matches!(&answers[..], [Err(NodeError::Corrupt(_)), Ok(NodeAnswer::OfPartition(Answer::Done))]),
+        "{answers:?}"
+    );
+    call.answers(Value::Array(vec![done(), done(), done()])).unwrap_err();
 }
 
 #[test]
@@ -108,20 +111,20 @@ fn a_step_goes_alone_and_a_key_without_a_ttl_has_none() {
     assert_eq!(grouped(&[step(position(1)), step(position(1))]), [1, 1]);
     assert!(calls(RUN_ID, &[step(position(1 << 48))]).is_err());
     for (ms, left) in [("-1", None), ("-2", None), ("0", Some(0)), ("60000", Some(60_000))] {
-        let said = one().said(Value::Array(vec![text(b"theirs"), text(ms.as_bytes())])).unwrap();
-        assert_eq!(said, [Ok(Said::OfPartition(Answer::Classic(KeyState::Theirs(left))))]);
+        let answers = one().answers(Value::Array(vec![text(b"theirs"), text(ms.as_bytes())])).unwrap();
+        assert_eq!(answers, [Ok(NodeAnswer::OfPartition(Answer::Classic(KeyState::Theirs(left))))]);
     }
-    one().said(Value::Array(vec![text(b"theirs"), text(b"soon")])).unwrap()[0].as_ref().unwrap_err();
+    one().answers(Value::Array(vec![text(b"theirs"), text(b"soon")])).unwrap()[0].as_ref().unwrap_err();
 }
 
 #[test]
 fn a_mark_comes_back_as_it_was_sent() {
     let members = ["redis://a:1", "rediss://[::1]:2/\"\n"].map(Arc::from).into();
     let mark = Mark { cluster: ClusterId(u128::MAX), partitions: 64, list: 7, members, rebuild: Some(u64::MAX) };
-    let call = calls(RUN_ID, &[Ask::Mark(mark.clone())]).unwrap().remove(0);
+    let call = calls(RUN_ID, &[NodeRequest::Mark(mark.clone())]).unwrap().remove(0);
     let [Arg::Bytes(bytes)] = &call.script.args[..] else { panic!("{call:?}") };
-    let said = call.said(Value::Array(vec![text(b"list"), text(bytes)])).unwrap();
-    assert_eq!(said, [Ok(Said::List(mark))]);
+    let answers = call.answers(Value::Array(vec![text(b"list"), text(bytes)])).unwrap();
+    assert_eq!(answers, [Ok(NodeAnswer::List(mark))]);
 }
 
 fn value() -> impl Strategy<Value = Value> {
@@ -144,7 +147,7 @@ proptest! {
     #[test]
     fn a_strange_reply_is_an_error(reply in value()) {
         // It may be an answer by chance; it never panics.
-        drop(one().said(reply));
+        drop(one().answers(reply));
     }
 }
 
@@ -153,11 +156,11 @@ fn fields_of_another_length_are_strange() {
     for (word, right) in [(&b"no"[..], 18), (b"at", 24), (b"stranger", 16), (b"other", 16)] {
         for length in [0, right - 1, right, right + 1] {
             let reply = Value::Array(vec![text(word), text(&vec![1; length])]);
-            assert_eq!(one().said(reply).unwrap()[0].is_ok(), length == right, "{word:?} {length}");
+            assert_eq!(one().answers(reply).unwrap()[0].is_ok(), length == right, "{word:?} {length}");
         }
     }
     for strange in [&b"-1"[..], b"", b"1.5", b"18446744073709551616", &[0xff]] {
-        assert!(one().said(Value::Array(vec![text(b"low"), text(strange)])).unwrap()[0].is_err());
+        assert!(one().answers(Value::Array(vec![text(b"low"), text(strange)])).unwrap()[0].is_err());
     }
 }
 
@@ -166,14 +169,14 @@ fn a_strange_beat_is_an_error_and_a_strange_server_is_none() {
     let heartbeats = |seen: Value, server: usize| {
         let servers = vec![text(&vec![7; server]), text(b"told")];
         let reply = Value::Array(vec![text(b"beats"), Value::Array(vec![seen]), Value::Array(servers)]);
-        one().said(reply).unwrap().remove(0)
+        one().answers(reply).unwrap().remove(0)
     };
     let header = |length| text(&vec![0; length]);
     let stranger = |stamp, ballot| Value::Array(vec![text(b"stranger"), header(stamp), header(ballot)]);
     let seen = vec![Seen::Votes { promised: Ballot::default(), accepted: Position::default() }];
     let servers = vec![(ServerId([7; 12]), b"told".as_slice().into())];
-    assert_eq!(heartbeats(header(139), 12), Ok(Said::Heartbeats { partitions: seen.clone(), servers }));
-    assert_eq!(heartbeats(header(139), 11), Ok(Said::Heartbeats { partitions: seen, servers: Vec::new() }));
+    assert_eq!(heartbeats(header(139), 12), Ok(NodeAnswer::Heartbeats { partitions: seen.clone(), servers }));
+    assert_eq!(heartbeats(header(139), 11), Ok(NodeAnswer::Heartbeats { partitions: seen, servers: Vec::new() }));
     assert!(heartbeats(header(137), 12).is_err());
     assert!(heartbeats(stranger(16, 18), 12).is_ok());
     for strange in [stranger(15, 18), stranger(16, 19), Value::Nil, Value::Array(vec![text(b"broken")])] {

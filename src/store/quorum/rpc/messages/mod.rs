@@ -73,7 +73,7 @@ pub struct Parcel {
 pub enum Frame {
     /// Asks the leader of a partition for some work.
     #[n(0)]
-    Ask {
+    Forward {
         /// Tells the sender which question a reply belongs to.
         #[n(0)]
         number: u64,
@@ -90,7 +90,7 @@ pub enum Frame {
         #[n(4)]
         work: Work,
     },
-    /// The reply to an `Ask`.
+    /// The reply to a `Forward`.
     #[n(1)]
     Reply {
         /// That of the question.

@@ -4,7 +4,7 @@ use super::{
     Frame, FrameError, HEARTBEAT_BYTES_MAX, Heartbeat, LAYOUT, LIST_MAX, MESSAGES_MAX, PARCEL_BYTES_FULL, Parcel,
     list::Entries,
 };
-use crate::store::quorum::{nodes::carrier::PARCEL_BYTES_MAX, paxos::ballot::ServerId};
+use crate::store::quorum::{nodes::client::PARCEL_BYTES_MAX, paxos::ballot::ServerId};
 use minicbor::{Decoder, Encode};
 use std::mem;
 

@@ -51,7 +51,7 @@ fn acquire() -> Acquire {
 
 fn ask(command: Command) -> Frame {
     let not_after = StoreTime::from_micros(1_000_000);
-    Frame::Ask { number: 9, partition: 17, ballot: ballot(), not_after, work: Work::Run(name(), command) }
+    Frame::Forward { number: 9, partition: 17, ballot: ballot(), not_after, work: Work::Run(name(), command) }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::{
         limits::{HOLDER_BYTES_MAX, LOCK_NAME_BYTES_MAX, METADATA_BYTES_MAX, TOKEN_END},
         name::{Holder, Metadata},
     },
-    store::quorum::nodes::carrier::PARCEL_BYTES_MAX,
+    store::quorum::nodes::client::PARCEL_BYTES_MAX,
 };
 
 fn unpacked(parcels: &[Vec<u8>]) -> Vec<Frame> {
@@ -24,7 +24,7 @@ fn unpacked(parcels: &[Vec<u8>]) -> Vec<Frame> {
 
 fn of_list(prefix_bytes: usize, number: u64) -> Frame {
     let work = Work::List { prefix: "p".repeat(prefix_bytes), slot: 0, limit: 0, budget: 0 };
-    Frame::Ask { number, partition: 1, ballot: Ballot::default(), not_after: StoreTime::default(), work }
+    Frame::Forward { number, partition: 1, ballot: Ballot::default(), not_after: StoreTime::default(), work }
 }
 
 /// A waiter with all that there can be: many short keys, which take the most bytes.

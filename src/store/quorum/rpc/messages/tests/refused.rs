@@ -1,7 +1,7 @@
 //! Bytes that are not a parcel, and values that no server sends.
 
 use super::*;
-use crate::{domain::name::Reason, store::quorum::nodes::carrier::PARCEL_BYTES_MAX};
+use crate::{domain::name::Reason, store::quorum::nodes::client::PARCEL_BYTES_MAX};
 
 fn refused(bytes: &[u8]) -> String {
     Parcel::decode(bytes).unwrap_err().to_string()
@@ -84,7 +84,7 @@ fn fields_of_the_next_version_are_skipped() {
 fn texts_keep_the_rules_of_the_domain() {
     let list = |bytes| {
         let work = Work::List { prefix: "p".repeat(bytes), slot: 0, limit: 0, budget: 0 };
-        Frame::Ask { number: 1, partition: 1, ballot: Ballot::default(), not_after: StoreTime::default(), work }
+        Frame::Forward { number: 1, partition: 1, ballot: Ballot::default(), not_after: StoreTime::default(), work }
     };
     assert_eq!(read_back(list(512)), list(512));
     let sent = |frame| refused(&Parcel { from: ONE, frames: vec![frame] }.encode());

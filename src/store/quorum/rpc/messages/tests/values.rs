@@ -230,7 +230,9 @@ pub(super) fn some_frame() -> impl Strategy<Value = Frame> {
     prop_oneof![
         1 => of().prop_map(|(partition, ballot)| Frame::Declines { partition, ballot }),
         4 => (any::<u64>(), of(), some_time(), some_work()).prop_map(
-            |(number, (partition, ballot), not_after, work)| Frame::Ask { number, partition, ballot, not_after, work }
+            |(number, (partition, ballot), not_after, work)| {
+                Frame::Forward { number, partition, ballot, not_after, work }
+            }
         ),
         4 => (any::<u64>(), some_time(), some_result())
             .prop_map(|(number, now, result)| Frame::Reply { number, now, result }),

@@ -5,7 +5,7 @@ use crate::{
     node::Pushes,
     store::quorum::paxos::{
         ballot::ServerId,
-        node::{Ask, Said},
+        node::{NodeAnswer, NodeRequest},
     },
 };
 use std::sync::Arc;
@@ -18,12 +18,12 @@ pub const SEND_FULL_FROM_BYTES: usize = 1024 * 1024;
 /// (`client-output-buffer-limit pubsub`), and then ends its subscription.
 pub const PARCEL_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Brings requests to nodes and answers back, and parcels to servers.
-pub trait Carrier: Send + Sync + 'static {
+/// A client of the nodes: brings requests to them and answers back, and parcels to servers.
+pub trait NodeClient: Send + Sync + 'static {
     /// Sends these to a node, in this order, and after what was sent to it before. (They may arrive in another order:
     /// that costs time, no more.) The answers come in the order of the requests; a request that the node could not
     /// carry out has the reason for its answer. The first poll sends them: dropped after that, they may arrive.
-    fn carry(&self, node: usize, asks: Vec<Ask>) -> impl Future<Output = Result<Answers, Lost>> + Send;
+    fn send(&self, node: usize, requests: Vec<NodeRequest>) -> impl Future<Output = Result<Answers, Lost>> + Send;
 
     /// Resolves when the node can be asked. What was asked before may have been lost.
     fn up(&self, node: usize) -> impl Future<Output = ()> + Send;
@@ -41,9 +41,9 @@ pub trait Carrier: Send + Sync + 'static {
     fn listen(&self, node: usize, me: ServerId) -> Pushes;
 }
 
-impl<C: Carrier> Carrier for Arc<C> {
-    fn carry(&self, node: usize, asks: Vec<Ask>) -> impl Future<Output = Result<Answers, Lost>> + Send {
-        C::carry(self, node, asks)
+impl<C: NodeClient> NodeClient for Arc<C> {
+    fn send(&self, node: usize, requests: Vec<NodeRequest>) -> impl Future<Output = Result<Answers, Lost>> + Send {
+        C::send(self, node, requests)
     }
 
     fn up(&self, node: usize) -> impl Future<Output = ()> + Send {
@@ -64,7 +64,7 @@ impl<C: Carrier> Carrier for Arc<C> {
 }
 
 /// The answers to requests, or why there is none.
-pub type Answers = Vec<Result<Said, String>>;
+pub type Answers = Vec<Result<NodeAnswer, String>>;
 
 /// Requests whose answers did not come: each may have been carried out, or may yet be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,61 +6,66 @@ use fencepost::testing::store::{
         acceptor::Seen,
         ballot::Ballot,
         message::{Answer, Request},
-        node::{Ask, Said},
+        node::{NodeAnswer, NodeRequest},
     },
 };
 
 /// What came of a request; the error says what is damaged.
-type Answered = Result<Said, String>;
+type Answered = Result<NodeAnswer, String>;
 
 /// Asks; a read is made to its end, and its records are put in order. Also how many pieces there were.
-pub(crate) fn wholly(ask: &Ask, mut say: impl FnMut(&Ask) -> Answered) -> (Answered, usize) {
-    let (mut ask, mut all, mut pieces) = (ask.clone(), Content::default(), 0);
+pub(crate) fn wholly(request: &NodeRequest, mut say: impl FnMut(&NodeRequest) -> Answered) -> (Answered, usize) {
+    let (mut request, mut all, mut pieces) = (request.clone(), Content::default(), 0);
     loop {
         pieces += 1;
-        match say(&ask) {
-            Ok(Said::OfPartition(Answer::Piece { position, time, token, records, next })) => {
+        match say(&request) {
+            Ok(NodeAnswer::OfPartition(Answer::Piece { position, time, token, records, next })) => {
                 all.0.extend(records);
-                match (next, &mut ask) {
-                    (Some(next), Ask::OfPartition { request: Request::Read { from, .. }, .. }) => *from = next,
+                match (next, &mut request) {
+                    (Some(next), NodeRequest::OfPartition { request: Request::Read { from, .. }, .. }) => *from = next,
                     _ => {
                         let records = std::mem::take(&mut all.0).into_iter().collect();
                         let whole = Answer::Piece { position, time, token, records, next: None };
-                        return (Ok(Said::OfPartition(whole)), pieces);
+                        return (Ok(NodeAnswer::OfPartition(whole)), pieces);
                     }
                 }
             }
-            said => return (said, pieces),
+            answer => return (answer, pieces),
         }
     }
 }
 
 /// How a request was answered, in words.
-pub(crate) fn label(ask: &Ask, said: &Answered, (as_member, changed): (bool, bool), pieces: usize) -> String {
+pub(crate) fn label(
+    request: &NodeRequest,
+    answer: &Answered,
+    (as_member, changed): (bool, bool),
+    pieces: usize,
+) -> String {
     let first = |debug: String| debug.split([' ', '(', '{']).next().unwrap_or_default().to_owned();
-    let asked = match ask {
-        Ask::Mark(_) => "Mark".to_owned(),
-        Ask::Heartbeat { .. } => "Beat".to_owned(),
-        Ask::Prefix { .. } => "Prefix".to_owned(),
-        Ask::OfPartition { request, .. } => first(format!("{request:?}")),
+    let asked = match request {
+        NodeRequest::Mark(_) => "Mark".to_owned(),
+        NodeRequest::Heartbeat { .. } => "Beat".to_owned(),
+        NodeRequest::Prefix { .. } => "Prefix".to_owned(),
+        NodeRequest::OfPartition { request, .. } => first(format!("{request:?}")),
     };
-    let said = match said {
-        Ok(said) => said,
+    let answer = match answer {
+        Ok(answer) => answer,
         Err(_) => return format!("{asked}: damage"),
     };
-    match said {
-        Said::OfPartition(Answer::Piece { .. }) => {
+    match answer {
+        NodeAnswer::OfPartition(Answer::Piece { .. }) => {
             let from = if as_member { "a member" } else { "a stranger" };
             format!("{asked}: {} of {from}", if pieces > 1 { "pieces" } else { "a piece" })
         }
-        Said::OfPartition(answer) => {
+        NodeAnswer::OfPartition(answer) => {
             let role = if as_member { "member" } else { "stranger" };
             let what = if changed { "changed" } else { "as before" };
             let answer = if let Answer::Classic(state) = answer { format!("{state:?}") } else { format!("{answer:?}") };
             format!("{asked}: {}, {role}, {what}", first(answer))
         }
-        Said::Heartbeats { .. } if !changed => format!("{asked}: as before"),
-        Said::Heartbeats { partitions, .. } => {
+        NodeAnswer::Heartbeats { .. } if !changed => format!("{asked}: as before"),
+        NodeAnswer::Heartbeats { partitions, .. } => {
             let kind = |seen: &Seen| match seen {
                 Seen::Broken(_) => "damage",
                 Seen::Stranger { written, .. } if *written != Ballot::default() => "a stranger that kept a batch",
@@ -72,6 +77,8 @@ pub(crate) fn label(ask: &Ask, said: &Answered, (as_member, changed): (bool, boo
             let kinds: Vec<_> = partitions.iter().map(kind).collect();
             format!("{asked}: {}", shown.into_iter().find(|kind| kinds.contains(kind)).unwrap_or("nothing"))
         }
-        said => format!("{asked}: {}, {}", first(format!("{said:?}")), if changed { "changed" } else { "as before" }),
+        answer => {
+            format!("{asked}: {}, {}", first(format!("{answer:?}")), if changed { "changed" } else { "as before" })
+        }
     }
 }
