@@ -158,10 +158,10 @@ fn memory_store(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What an acquire costs beyond the leader's work if another server asks for it.
+/// What an acquire costs beyond the leader's work if another server forwards it.
 fn frames() -> [(&'static str, Frame); 3] {
     let (now, number) = (StoreTime::from_micros(NOW), 1_000_000);
-    let ask = |command| {
+    let forward = |command| {
         let work = Work::Run(LockName::new("orders/00000042").unwrap(), command);
         let ballot = Ballot { round: 300, server: ServerId([7; 12]) };
         Frame::Forward { number, partition: 17, ballot, not_after: now, work }
@@ -171,8 +171,8 @@ fn frames() -> [(&'static str, Frame); 3] {
     let grant = Grant { lease_id, grant_id, token, left: TTL, previous_end: None };
     let outcome = Outcome::Acquire(AcquireOutcome::Granted(grant));
     [
-        ("an acquire", ask(Command::Acquire(wish(1, true)))),
-        ("a release", ask(Command::Release(lease_id))),
+        ("an acquire", forward(Command::Acquire(wish(1, true)))),
+        ("a release", forward(Command::Release(lease_id))),
         ("a grant", Frame::Reply { number, now, result: Ok(Done::Outcome { outcome, place: 0, ahead: 0 }) }),
     ]
 }

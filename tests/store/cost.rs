@@ -149,7 +149,7 @@ fn acquire(metadata: Metadata) -> Acquire {
     Acquire { call, terms: Terms { metadata, ..terms }, wait: false, candidate }
 }
 
-fn ask(command: Command) -> Frame {
+fn forward(command: Command) -> Frame {
     let work = Work::Run(name(1), command);
     Frame::Forward { number: 1, partition: 17, ballot: BALLOT, not_after: StoreTime::from_micros(1 << 50), work }
 }
@@ -160,7 +160,7 @@ fn reply(result: Result<Done, Refusal>) -> Frame {
 
 #[test]
 fn an_acquire_that_another_server_answers_makes_8_allocations_more() {
-    let asked = ask(Command::Acquire(acquire(Metadata::default())));
+    let forwarded = forward(Command::Acquire(acquire(Metadata::default())));
     let grant = Grant {
         lease_id: LeaseId(Uuid::max()),
         grant_id: GrantId(Uuid::max()),
@@ -180,7 +180,7 @@ fn an_acquire_that_another_server_answers_makes_8_allocations_more() {
         (sending.count_total, reading.count_total)
     };
     // The parcel and the list of parcels. The list of frames, the name and the label of the holder.
-    assert_eq!(cost(&asked), (2, 3));
+    assert_eq!(cost(&forwarded), (2, 3));
     assert_eq!(cost(&granted), (2, 1));
 }
 
@@ -205,7 +205,7 @@ fn no_parcel_costs_more_than_a_few_times_its_largest_size() {
     let locks = vec![(LockName::new("n").unwrap(), LockView::default()); MANY];
     let cases = [
         ("the smallest frames", reading(&reply(Err(Refusal::NotLeader)), MANY)),
-        ("the longest lists of empty texts", reading(&ask(Command::Acquire(acquire(empty()))), 120)),
+        ("the longest lists of empty texts", reading(&forward(Command::Acquire(acquire(empty()))), 120)),
         ("the shortest waiters", reading(&waiters, 1)),
         ("the shortest locks", reading(&reply(Ok(Done::Page { locks, next: None, budget: 0 })), 1)),
     ];

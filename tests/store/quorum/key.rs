@@ -63,7 +63,7 @@ impl State {
         let members = self.lists[server];
         members.iter().for_each(|node| parts[*node].0.push('m'));
         let common = match is {
-            Server::Asks(candidate, ..) => {
+            Server::Candidate(candidate, ..) => {
                 let text = format!("{candidate:?}");
                 let round = &text[text.find(", round: ").expect("a round") + 2..];
                 for (local, first) in items(list(&text, "first: [")).into_iter().enumerate() {

@@ -19,7 +19,7 @@ use fencepost::testing::store::{
 #[derive(Clone, Debug)]
 pub(crate) enum Server {
     /// It is a candidate, has asked this beside the first round, and has heard of the nodes in these lives.
-    Asks(Candidate, Vec<Sent>, Vec<Incarnation>),
+    Candidate(Candidate, Vec<Sent>, Vec<Incarnation>),
     Leads(Leads),
     /// It was a candidate, and gets no majority any more. Its promises are under way still.
     Over,
@@ -107,7 +107,7 @@ impl World {
     fn step(&self, state: &mut State, server: usize, step: Step) {
         match step {
             Step::Send(requests) => {
-                let Server::Asks(_, asked, _) = &mut state.servers[server] else { return };
+                let Server::Candidate(_, asked, _) = &mut state.servers[server] else { return };
                 let members = self.servers[server].0.1;
                 *asked = Vec::from_iter(requests.into_iter().map(|(local, question, request)| Sent {
                     server,
@@ -125,7 +125,7 @@ impl World {
             Step::Lead { mut leader, content } => {
                 let first = history(&content);
                 leader.write(Changes { token: leader.token_and_time().0, ..Changes::default() });
-                let Server::Asks(_, _, lives) = &state.servers[server] else { return };
+                let Server::Candidate(_, _, lives) = &state.servers[server] else { return };
                 // It asks the others now.
                 let nodes = self.servers[server].0.1.iter().zip(lives);
                 let present =
@@ -140,7 +140,7 @@ impl World {
 
     /// A candidate reads at once: what it reads is frozen, and if it fails now it fails for ever.
     fn read(&self, state: &mut State, server: usize) {
-        let Server::Asks(_, asked, _) = &mut state.servers[server] else { return };
+        let Server::Candidate(_, asked, _) = &mut state.servers[server] else { return };
         if asked.iter().any(|sent| sent.purpose == For::Candidate(Question::Read)) {
             let sent = asked.remove(0);
             state.servers[server] = match self.deliver(&mut state.nodes[sent.node], &sent) {
@@ -152,7 +152,7 @@ impl World {
 
     /// A candidate takes the second question for answered.
     fn skip_second_round(&self, state: &mut State, server: usize) {
-        let Server::Asks(_, asked, _) = &state.servers[server] else { return };
+        let Server::Candidate(_, asked, _) = &state.servers[server] else { return };
         for sent in asked.clone() {
             if sent.purpose != For::Candidate(Question::Second) {
                 return;
@@ -173,7 +173,7 @@ impl World {
             answer
         };
         match (&mut state.servers[server], sent.purpose) {
-            (Server::Asks(candidate, _, lives), For::Candidate(question)) => {
+            (Server::Candidate(candidate, _, lives), For::Candidate(question)) => {
                 if question == Question::First && matches!(answer, Answer::Promised { .. }) {
                     lives[local] = state.nodes[sent.node].incarnation;
                 }
@@ -218,7 +218,7 @@ impl World {
         let is_changed = |state: &State, node: usize| before.is_none_or(|old| old.nodes[node] != state.nodes[node]);
         let is_changed: Vec<bool> = (0..state.nodes.len()).map(|node| is_changed(state, node)).collect();
         for server in 0..state.servers.len() {
-            if let Server::Asks(_, asked, lives) = &state.servers[server] {
+            if let Server::Candidate(_, asked, lives) = &state.servers[server] {
                 // It needs an answer of the same membership of each, which heeds no higher ballot.
                 let is_lost = |sent: &Sent| {
                     let (redis, local) = (&state.nodes[sent.node], self.local(server, sent.node));

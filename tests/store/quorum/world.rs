@@ -113,7 +113,7 @@ impl World {
     /// What candidates have sent, and what its answer may be.
     fn questions(&self, state: &State, server: usize, actions: &mut Vec<Action>) {
         let lives = match &state.servers[server] {
-            Server::Asks(_, asked, lives) => {
+            Server::Candidate(_, asked, lives) => {
                 actions.extend(asked.iter().map(|sent| Action::Arrive(sent.clone(), true)));
                 // Answers of the first round count until it asks again.
                 asked.is_empty().then_some(lives)
@@ -210,7 +210,7 @@ impl Model for World {
         let servers = (0..self.servers.len()).map(|server| {
             // A server that begins later is one whose requests arrive later.
             let nodes = self.servers[server].0.1.len();
-            Server::Asks(Candidate::new(ballot(server), nodes).0, vec![], vec![Incarnation(0); nodes])
+            Server::Candidate(Candidate::new(ballot(server), nodes).0, vec![], vec![Incarnation(0); nodes])
         });
         vec![State {
             nodes: (0..count).map(node).collect(),

@@ -146,11 +146,11 @@ fn notices() -> Vec<Notice> {
 }
 
 fn frames() -> Vec<Frame> {
-    let ask = |work| Frame::Forward { number: 1, partition: 17, ballot: BALLOT, not_after: NOW, work };
+    let forward = |work| Frame::Forward { number: 1, partition: 17, ballot: BALLOT, not_after: NOW, work };
     let reply = |result| Frame::Reply { number: 1, now: NOW, result };
-    let mut frames: Vec<_> = commands().into_iter().map(|command| ask(Work::Run(name(), command))).collect();
-    frames.push(ask(Work::List { prefix: "orders/".to_owned(), slot: 4, limit: 100, budget: 1_000 }));
-    frames.push(ask(Work::Watch(7)));
+    let mut frames: Vec<_> = commands().into_iter().map(|command| forward(Work::Run(name(), command))).collect();
+    frames.push(forward(Work::List { prefix: "orders/".to_owned(), slot: 4, limit: 100, budget: 1_000 }));
+    frames.push(forward(Work::Watch(7)));
     frames.extend(outcomes().into_iter().map(|outcome| reply(Ok(Done::Outcome { outcome, place: 5, ahead: 6 }))));
     let locks = vec![(name(), view()), (name(), LockView::default())];
     let waiter = |is_dropped| PresentedWaiter { place: (BALLOT, 6), name: name(), acquire: acquire(), is_dropped };

@@ -24,8 +24,8 @@ use xxhash_rust::xxh3::xxh3_64;
 /// A partition whose leader has written nothing for so long has none: an idle one writes an empty batch each 300 ms. A
 /// server whose heartbeats have stopped for so long does not live.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_millis(1_200);
-/// Servers that want to lead ask one after the other, so far apart that each has seen by its heartbeats whether the one
-/// before it has asked: else it would depose that one.
+/// Servers that want to lead campaign one after the other, so far apart that each has seen by its heartbeats whether
+/// the one before it campaigns: else it would depose that one.
 const RANK_PAUSE: Duration = Duration::from_millis(400);
 const _: () = assert!(HEARTBEAT_PERIOD.as_millis() < RANK_PAUSE.as_millis());
 /// What a node showed so long ago does not count any more.
@@ -57,9 +57,9 @@ pub(crate) struct Election {
 /// What a node showed last.
 #[derive(Debug)]
 struct Sight {
-    /// Since when it has been asked without a long pause.
+    /// Since when heartbeats have gone to it without a long pause.
     since: Instant,
-    /// When it was asked last.
+    /// When the last of them was sent.
     at: Instant,
     partitions: Vec<Seen>,
     /// When its batch, or its promise to another server, was seen to rise last, for each partition.
@@ -148,11 +148,11 @@ impl Election {
     }
 
     /// Takes what a node answered at `now`, when the store's clock showed `clock`, to a heartbeat that was sent at
-    /// `asked`.
+    /// `sent`.
     pub(crate) fn saw(
         &mut self,
         node: usize,
-        (asked, now, clock): (Instant, Instant, StoreTime),
+        (sent, now, clock): (Instant, Instant, StoreTime),
         partitions: Vec<Seen>,
         servers: Vec<(ServerId, Heartbeat)>,
     ) {
@@ -185,7 +185,7 @@ impl Election {
                 reached.promised = promised;
             }
         }
-        if !self.sees_a_node(asked) {
+        if !self.sees_a_node(sent) {
             self.looks_since = now;
         }
         let before = self.nodes[node].take();
@@ -194,9 +194,9 @@ impl Election {
             before.filter(|(before, _)| !self.rises(before, seen)).map_or(now, |(_, rose)| rose)
         });
         let rose = rose.collect::<Vec<_>>();
-        let is_kept_in_sight = |sight: &Sight| asked.duration_since(sight.at) < SIGHT_AGE_MAX;
-        let since = before.filter(is_kept_in_sight).map_or(asked, |sight| sight.since);
-        self.nodes[node] = Some(Sight { since, at: asked, partitions, rose });
+        let is_kept_in_sight = |sight: &Sight| sent.duration_since(sight.at) < SIGHT_AGE_MAX;
+        let since = before.filter(is_kept_in_sight).map_or(sent, |sight| sight.since);
+        self.nodes[node] = Some(Sight { since, at: sent, partitions, rose });
     }
 
     /// Whether a node shows that somebody leads, or that another server is about to.
@@ -273,17 +273,17 @@ impl Election {
         gone
     }
 
-    /// Whether this server is to ask for the lead of a partition.
+    /// Whether this server is to campaign for the lead of a partition.
     pub(crate) fn is_due(&self, partition: u16, now: Instant) -> bool {
         let is_free = self.is_led_by_nobody(partition);
-        // A leader that is silent does not ask for what it leads, so nobody waits for its turn.
+        // A leader that is silent does not campaign for what it leads, so nobody waits for its turn.
         let led_by = (!is_free).then(|| self.partitions[usize::from(partition)].accepted.ballot.server);
         let pause = RANK_PAUSE * self.rank(partition, led_by, now);
         // A leader that writes to a minority only has lost the others, and answers nobody.
         let silent = self.nodes.iter().flatten().filter(|sight| {
             let Some(rose) = sight.rose.get(usize::from(partition)) else { return false };
             // Servers that start at the same time see one another with their second heartbeats. Before that each would
-            // ask for all that is free, and depose the one that had asked a moment earlier.
+            // campaign for all that is free, and depose the one that had begun a moment earlier.
             let knows_others = sight.since + HEARTBEAT_PERIOD;
             let suspects = if is_free { knows_others.max(*rose) } else { *rose + SILENCE_MAX };
             Self::votes(sight, partition, now) && suspects + pause <= now && (!is_free || sight.at >= knows_others)
@@ -312,17 +312,17 @@ impl Election {
         is_over(accepted.ballot) && is_over(promised)
     }
 
-    /// For how long this server lets those ask first that are before it in the order of the election.
+    /// For how long this server lets those campaign first that are before it in the order of the election.
     pub(crate) fn turn(&self, partition: u16, now: Instant) -> Duration {
         RANK_PAUSE * self.rank(partition, None, now)
     }
 
-    /// How many servers but this one ask before this server. One that was seen first a moment ago may live.
+    /// How many servers but this one campaign before this server. One that was seen first a moment ago may live.
     fn rank(&self, partition: u16, but: Option<ServerId>, now: Instant) -> u32 {
         let mine = weight(self.me, partition);
-        let may_ask = |peer: &Peer| peer.silent_for(now) < SILENCE_MAX && !peer.told.leaves;
+        let may_campaign = |peer: &Peer| peer.silent_for(now) < SILENCE_MAX && !peer.told.leaves;
         let is_before = |server: ServerId| Some(server) != but && weight(server, partition) > mine;
-        let before = self.servers.iter().filter(|(server, peer)| is_before(**server) && may_ask(peer));
+        let before = self.servers.iter().filter(|(server, peer)| is_before(**server) && may_campaign(peer));
         u32::try_from(before.count()).unwrap_or(u32::MAX)
     }
 

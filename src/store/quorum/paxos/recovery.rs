@@ -66,7 +66,7 @@ pub struct Alone {
     memory: Option<Memory>,
     stranger: Option<Stranger>,
     /// When the last heartbeat was sent whose reply was looked at.
-    asked_at: StoreTime,
+    sent_at: StoreTime,
 }
 
 /// The memory of a partition, of one ballot: the server leads with it, or was deposed.
@@ -157,7 +157,7 @@ impl Alone {
     /// Knows nothing of the partition.
     pub fn new(me: ServerId) -> Self {
         let (nothing, begin) = (Ballot::default(), StoreTime::default());
-        Self { me, written: nothing, highest: nothing, memory: None, stranger: None, asked_at: begin }
+        Self { me, written: nothing, highest: nothing, memory: None, stranger: None, sent_at: begin }
     }
 
     /// The ballot whose memory it keeps.
@@ -182,16 +182,16 @@ impl Alone {
         self.memory = None;
     }
 
-    /// Takes the reply to a heartbeat that was sent at `asked_at`.
-    pub fn sees(&mut self, seen: &Seen, asked_at: StoreTime, now: StoreTime) -> Sight {
+    /// Takes the reply to a heartbeat that was sent at `sent_at`.
+    pub fn sees(&mut self, seen: &Seen, sent_at: StoreTime, now: StoreTime) -> Sight {
         // What was seen before the memory began says nothing about who went on from it.
-        let is_late = asked_at < self.asked_at || self.memory.is_some_and(|memory| asked_at <= memory.since);
+        let is_late = sent_at < self.sent_at || self.memory.is_some_and(|memory| sent_at <= memory.since);
         if let Seen::Votes { promised, accepted } = seen {
             self.highest = self.highest.max(*promised).max(accepted.ballot);
             if is_late {
                 return Sight::Nothing;
             }
-            (self.asked_at, self.stranger) = (asked_at, None);
+            (self.sent_at, self.stranger) = (sent_at, None);
             self.written = self.written.max(accepted.ballot);
             if self.memory.is_some_and(|memory| memory.is_outlived(*accepted)) {
                 self.memory = None;
@@ -202,7 +202,7 @@ impl Alone {
             if is_late {
                 return Sight::Nothing;
             }
-            self.asked_at = asked_at;
+            self.sent_at = sent_at;
             if self.stranger.is_none_or(|stranger| stranger.next != *next) {
                 self.stranger = Some(Stranger { next: *next, kept: *written, since: now });
             }

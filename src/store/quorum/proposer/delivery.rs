@@ -72,13 +72,13 @@ pub(crate) struct Exit<'a> {
     pub(crate) since: Instant,
 }
 
-/// Who asked, and when.
+/// Where the outcome of a command goes.
 #[derive(Debug)]
-pub(crate) enum Asker {
+pub(crate) enum ReplyTo {
     /// A caller on this server, and a moment before the turn: what a lease has left counts from there.
-    Here(oneshot::Sender<Result<Confirmed, Refusal>>, Instant),
-    /// Another server, by the number of its question.
-    There(ServerId, u64),
+    Caller(oneshot::Sender<Result<Confirmed, Refusal>>, Instant),
+    /// Another server, which forwarded it with this number.
+    Server(ServerId, u64),
 }
 
 /// What a majority has.
@@ -135,14 +135,14 @@ impl Exit<'_> {
         self.notices.claimed(call, claimed);
     }
 
-    /// Gives who asked the outcome of a turn at `now`, in the partition's time.
-    pub(crate) fn outcome(&self, asker: Asker, now: StoreTime, outcome: Outcome, place: QueuePlace) {
-        match asker {
+    /// Replies with the outcome of a turn at `now`, in the partition's time.
+    pub(crate) fn outcome(&self, reply_to: ReplyTo, now: StoreTime, outcome: Outcome, place: QueuePlace) {
+        match reply_to {
             // Nobody listens: the caller is gone.
-            Asker::Here(reply, sent) => {
+            ReplyTo::Caller(reply, sent) => {
                 drop(reply.send(Ok(Confirmed { outcome: Timed { sent, outcome }, place })));
             }
-            Asker::There(server, number) => {
+            ReplyTo::Server(server, number) => {
                 self.reply(
                     server,
                     number,
@@ -152,15 +152,15 @@ impl Exit<'_> {
         }
     }
 
-    /// Tells who asked why there is no outcome.
-    pub(crate) fn refuse(&self, asker: Asker, now: StoreTime, why: Refusal) {
-        match asker {
-            Asker::Here(reply, _) => drop(reply.send(Err(why))),
-            Asker::There(server, number) => self.reply(server, number, (now, Err(why))),
+    /// Replies why there is no outcome.
+    pub(crate) fn refuse(&self, reply_to: ReplyTo, now: StoreTime, why: Refusal) {
+        match reply_to {
+            ReplyTo::Caller(reply, _) => drop(reply.send(Err(why))),
+            ReplyTo::Server(server, number) => self.reply(server, number, (now, Err(why))),
         }
     }
 
-    /// Replies to a question of another server.
+    /// Replies to what another server forwarded.
     pub(crate) fn reply(&self, server: ServerId, number: u64, (now, result): Replied) {
         self.transport.send(server, Frame::Reply { number, now, result });
     }

@@ -37,8 +37,8 @@ pub(super) const ATTEMPT_SILENCE_MAX: Duration = Duration::from_secs(1);
 /// may be of a version that can, and reads all of the partition.
 const UNREADABLE_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long a server whose attempt was refused asks for nothing, unless a leader hands over to it: in this time its
-/// heartbeats show which other server has asked. It would depose that one.
+/// How long a server whose attempt was refused does not campaign, unless a leader hands over to it: in this time its
+/// heartbeats show which other server campaigns. It would depose that one.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(500);
 const _: () = assert!(HEARTBEAT_PERIOD.as_millis() < REFUSAL_PAUSE.as_millis());
 
@@ -80,12 +80,12 @@ pub(crate) struct Proposer {
 
 enum Role {
     Standby,
-    Asks(Box<Asking>),
-    Leads(Box<Lead>),
+    Candidate(Box<Campaign>),
+    Leader(Box<Lead>),
 }
 
 /// An attempt to lead.
-struct Asking {
+struct Campaign {
     ballot: Ballot,
     candidate: Candidate,
     /// What is not sent yet, by node.
@@ -94,7 +94,7 @@ struct Asking {
     frozen_at: Option<StoreTime>,
     /// When it is given up.
     until: StoreTime,
-    /// The ends of leases that the leader before told when it handed over, and the batch they are as of.
+    /// The ends of leases as the leader before handed them over, and the batch they are as of.
     ends: Option<(Position, Renewals)>,
 }
 
@@ -121,17 +121,18 @@ impl Proposer {
     /// The lead, if this server has it.
     pub(crate) fn lead(&mut self) -> Option<&mut Lead> {
         match &mut self.role {
-            Role::Leads(lead) => Some(lead),
-            Role::Standby | Role::Asks(_) => None,
+            Role::Leader(lead) => Some(lead),
+            Role::Standby | Role::Candidate(_) => None,
         }
     }
 
-    /// Asks for the lead, unless it leads or asks already, with a ballot above this one that others have seen.
-    pub(crate) fn ask(&mut self, seen: Ballot, now: StoreTime) {
+    /// Campaigns for the lead, unless it leads or campaigns already, with a ballot above this one that others have
+    /// seen.
+    pub(crate) fn campaign(&mut self, seen: Ballot, now: StoreTime) {
         match &self.role {
-            Role::Asks(asking) if now < asking.until => return,
-            Role::Leads(_) => return,
-            Role::Asks(_) | Role::Standby => {}
+            Role::Candidate(campaign) if now < campaign.until => return,
+            Role::Leader(_) => return,
+            Role::Candidate(_) | Role::Standby => {}
         }
         let seen_alone = self.memory.as_ref().map(|memory| memory.alone.highest());
         let ballot = self.next_ballot(seen.max(seen_alone.unwrap_or_default()));
@@ -143,24 +144,24 @@ impl Proposer {
         self.refused.is_some_and(|refused| now.since(refused) < REFUSAL_PAUSE)
     }
 
-    /// Asks for the lead that a leader hands over, which told the ends of leases.
+    /// Campaigns for the lead that a leader hands over with these ends of leases.
     pub(crate) fn take_over(&mut self, ballot: Ballot, ends: Option<LastEnds>, now: StoreTime) {
-        self.ask(ballot, now);
-        if let Role::Asks(asking) = &mut self.role {
+        self.campaign(ballot, now);
+        if let Role::Candidate(campaign) = &mut self.role {
             let known =
                 |LastEnds { seq, ends }| (Position { ballot, seq }, Renewals::Known(ends.into_iter().collect()));
-            asking.ends = ends.map(known);
+            campaign.ends = ends.map(known);
         }
     }
 
     /// Begins an attempt. Another one ends.
     fn begin(&mut self, ballot: Ballot, (candidate, step): (Candidate, Step), now: StoreTime) {
         let (questions, until) = (vec![VecDeque::new(); self.nodes], now.after(ATTEMPT_SILENCE_MAX));
-        let mut asking = Asking { ballot, candidate, questions, frozen_at: None, until, ends: None };
+        let mut campaign = Campaign { ballot, candidate, questions, frozen_at: None, until, ends: None };
         if let Step::Send(requests) = step {
-            asking.queue(requests, now);
+            campaign.queue(requests, now);
         }
-        self.role = Role::Asks(Box::new(asking));
+        self.role = Role::Candidate(Box::new(campaign));
     }
 
     /// A ballot that was never used, above this one and all that were seen.
@@ -175,8 +176,8 @@ impl Proposer {
     pub(crate) fn may_have_next(&self, node: usize, now: StoreTime) -> bool {
         match &self.role {
             Role::Standby => false,
-            Role::Asks(_) => true,
-            Role::Leads(lead) => lead.may_have_next(node, now),
+            Role::Candidate(_) => true,
+            Role::Leader(lead) => lead.may_have_next(node, now),
         }
     }
 
@@ -192,11 +193,11 @@ impl Proposer {
         }
         match &mut self.role {
             Role::Standby => None,
-            Role::Asks(asking) => {
-                let (question, request) = asking.questions[node].pop_front()?;
-                Some((Tag { ballot: asking.ballot, cause: Cause::Question(question) }, request))
+            Role::Candidate(campaign) => {
+                let (question, request) = campaign.questions[node].pop_front()?;
+                Some((Tag { ballot: campaign.ballot, cause: Cause::Question(question) }, request))
             }
-            Role::Leads(lead) => {
+            Role::Leader(lead) => {
                 let (purpose, request) = lead.next(node, now, transfer)?;
                 Some((Tag { ballot: lead.ballot(), cause: Cause::Purpose(purpose) }, request))
             }
@@ -210,13 +211,13 @@ impl Proposer {
             self.highest = self.highest.max(promised);
         }
         match (&mut self.role, tag.cause) {
-            (Role::Asks(asking), Cause::Question(question)) if asking.ballot == tag.ballot => {
-                match asking.candidate.answered(node, question, answer) {
+            (Role::Candidate(campaign), Cause::Question(question)) if campaign.ballot == tag.ballot => {
+                match campaign.candidate.answered(node, question, answer) {
                     Step::Wait => {}
                     Step::Send(requests) => {
                         // A large partition is read in many pieces.
-                        asking.until = now.after(ATTEMPT_SILENCE_MAX);
-                        asking.queue(requests, now);
+                        campaign.until = now.after(ATTEMPT_SILENCE_MAX);
+                        campaign.queue(requests, now);
                     }
                     Step::GiveUp(higher) => {
                         self.highest = self.highest.max(higher);
@@ -231,9 +232,9 @@ impl Proposer {
                         // leases.
                         // mutant: ends as of another batch
                         let as_of = |(at, _): &(Position, Renewals)| leader.origin() == Origin::Read(*at);
-                        let renewals = asking.ends.take().filter(as_of).map(|(_, renewals)| renewals);
+                        let renewals = campaign.ends.take().filter(as_of).map(|(_, renewals)| renewals);
                         let renewals = renewals.as_ref().unwrap_or(&Renewals::MayBeMissing);
-                        let frozen_at = asking.frozen_at.unwrap_or(now);
+                        let frozen_at = campaign.frozen_at.unwrap_or(now);
                         let recovered = Recovered { content, renewals, frozen_at, now };
                         match Lead::new(of, *leader, recovered, max, Place::hash_of) {
                             Ok(lead) => {
@@ -241,19 +242,19 @@ impl Proposer {
                                 if let Some(memory) = &mut self.memory {
                                     memory.begins(&lead, now);
                                 }
-                                self.role = Role::Leads(Box::new(lead));
+                                self.role = Role::Leader(Box::new(lead));
                                 return true;
                             }
                             Err(why) => {
                                 tracing::error!(%why, "this server cannot read a partition, and does not lead it");
                                 // This attempt goes on without a question.
-                                asking.until = now.after(UNREADABLE_PAUSE);
+                                campaign.until = now.after(UNREADABLE_PAUSE);
                             }
                         }
                     }
                 }
             }
-            (Role::Leads(lead), Cause::Purpose(purpose)) if lead.ballot() == tag.ballot => {
+            (Role::Leader(lead), Cause::Purpose(purpose)) if lead.ballot() == tag.ballot => {
                 match lead.heard(node, purpose, answer, now, exit) {
                     Heard::Leads => return false,
                     Heard::Deposed(higher) => self.highest = self.highest.max(higher),
@@ -267,9 +268,9 @@ impl Proposer {
         false
     }
 
-    /// Whether it asks for the lead.
-    pub(crate) fn asks(&self, now: StoreTime) -> bool {
-        matches!(&self.role, Role::Asks(asking) if now < asking.until)
+    /// Whether it campaigns for the lead.
+    pub(crate) fn is_candidate(&self, now: StoreTime) -> bool {
+        matches!(&self.role, Role::Candidate(campaign) if now < campaign.until)
     }
 
     /// Leads no more if another server does, to which it hands over. Whether it gave way.
@@ -281,9 +282,9 @@ impl Proposer {
         gives_way
     }
 
-    /// Leads no more, and asks for nothing.
+    /// Leads no more, and does not campaign.
     pub(crate) fn resign(&mut self, now: StoreTime, exit: &Exit<'_>) {
-        if let Role::Leads(mut lead) = std::mem::replace(&mut self.role, Role::Standby) {
+        if let Role::Leader(mut lead) = std::mem::replace(&mut self.role, Role::Standby) {
             exit.carried.lock().keep(lead.kept_places(), Instant::now());
             match &mut self.memory {
                 Some(memory) => memory.keep(lead, now, exit),
@@ -317,13 +318,13 @@ impl Proposer {
     /// A connection to the node was made: what was sent before may not have arrived.
     pub(crate) fn reconnected(&mut self, node: usize) {
         self.broken[node] = None;
-        if let Role::Leads(lead) = &mut self.role {
+        if let Role::Leader(lead) = &mut self.role {
             lead.reconnected(node);
         }
     }
 }
 
-impl Asking {
+impl Campaign {
     fn queue(&mut self, requests: Vec<(usize, Question, Request)>, now: StoreTime) {
         for (node, question, request) in requests {
             if question == Question::Read {

@@ -1,7 +1,7 @@
-//! Frames on their way to other servers, and questions that wait for their replies.
+//! Frames on their way to other servers, and commands that were forwarded and wait for their replies.
 //!
-//! Nothing is sent twice, and nothing waits for a server that does not answer: what a frame asked for is unknown then,
-//! and whoever asked decides.
+//! Nothing is sent twice, and nothing waits for a server that does not answer: whether the work of a frame was done is
+//! unknown then, and its caller decides.
 
 #[cfg(test)]
 mod tests;
@@ -36,8 +36,8 @@ pub(crate) struct Transport {
     under_way: AtomicUsize,
     /// Wakes the task that sends.
     wake: Notify,
-    /// Questions that wait for a reply, by number.
-    asked: Mutex<HashMap<u64, oneshot::Sender<Option<Replied>>>>,
+    /// What was forwarded and waits for a reply, by number.
+    forwarded: Mutex<HashMap<u64, oneshot::Sender<Option<Replied>>>>,
     next_number: AtomicU64,
     /// The node that parcels to each server go through, if it listens there; the first one, unless it is here.
     ways: Mutex<BTreeMap<ServerId, usize>>,
@@ -67,21 +67,21 @@ struct Received {
     heard: Option<Instant>,
 }
 
-/// A question that was asked. Dropped, nobody waits for the reply any more.
+/// What was forwarded to a leader. Dropped, nobody waits for the reply any more.
 #[derive(Debug)]
-pub(crate) struct Question<'a> {
+pub(crate) struct Forwarded<'a> {
     transport: &'a Transport,
     number: u64,
     reply: oneshot::Receiver<Option<Replied>>,
 }
 
-impl Drop for Question<'_> {
+impl Drop for Forwarded<'_> {
     fn drop(&mut self) {
-        self.transport.asked.lock().remove(&self.number);
+        self.transport.forwarded.lock().remove(&self.number);
     }
 }
 
-impl Question<'_> {
+impl Forwarded<'_> {
     /// The reply. `None`: nobody listens where it was sent to, so it certainly did not arrive.
     pub(crate) async fn reply(mut self) -> Option<Replied> {
         // The sender is dropped only together with the transport.
@@ -95,7 +95,7 @@ impl Transport {
             outgoing: Mutex::default(),
             under_way: AtomicUsize::new(0),
             wake: Notify::new(),
-            asked: Mutex::default(),
+            forwarded: Mutex::default(),
             // A reply to an earlier process with this id cannot come: ids of servers are random.
             next_number: AtomicU64::new(1),
             ways: Mutex::default(),
@@ -157,23 +157,23 @@ impl Transport {
         }
     }
 
-    /// Asks a leader for some work.
-    pub(crate) fn ask(
+    /// Forwards some work to the leader of a partition.
+    pub(crate) fn forward(
         &self,
         of: ServerId,
         (partition, ballot): (u16, crate::store::quorum::paxos::ballot::Ballot),
         not_after: StoreTime,
         work: Work,
-    ) -> Question<'_> {
+    ) -> Forwarded<'_> {
         let (sender, reply) = oneshot::channel();
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-        self.asked.lock().insert(number, sender);
+        self.forwarded.lock().insert(number, sender);
         self.send(of, Frame::Forward { number, partition, ballot, not_after, work });
-        Question { transport: self, number, reply }
+        Forwarded { transport: self, number, reply }
     }
 
-    /// A server left a question without a reply. What goes through this node may not arrive, although the node takes
-    /// the server for a listener: its connection may have vanished without a word.
+    /// A server left what was forwarded to it without a reply. What goes through this node may not arrive, although the
+    /// node takes the server for a listener: its connection may have vanished without a word.
     pub(crate) fn unanswered(&self, by: ServerId, nodes: usize) {
         let mut ways = self.ways.lock();
         let node = ways.entry(by).or_default();
@@ -188,7 +188,7 @@ impl Transport {
 
     /// Takes a reply.
     pub(crate) fn replied(&self, number: u64, replied: Replied) {
-        if let Some(reply) = self.asked.lock().remove(&number) {
+        if let Some(reply) = self.forwarded.lock().remove(&number) {
             // Nobody listens: the caller is gone.
             drop(reply.send(Some(replied)));
         }
@@ -281,10 +281,10 @@ impl Transport {
             may_have_arrived |= self.deliver_one(to, &parcel, client, nodes).await;
         }
         if !may_have_arrived {
-            // Nobody listens, at any node: who asked need not wait.
-            let mut asked = self.asked.lock();
+            // Nobody listens, at any node: the callers need not wait.
+            let mut forwarded = self.forwarded.lock();
             for number in numbers {
-                if let Some(reply) = asked.remove(&number) {
+                if let Some(reply) = forwarded.remove(&number) {
                     drop(reply.send(None));
                 }
             }

@@ -11,7 +11,7 @@ use crate::{
             nodes::client::NodeClient,
             paxos::ballot::{Ballot, ServerId},
             proposer::{
-                delivery::Asker,
+                delivery::ReplyTo,
                 leading::{Job, Lead},
                 place::Place,
             },
@@ -29,7 +29,7 @@ impl<C: NodeClient> QuorumStore<C> {
     pub(super) async fn hear(&self, node: usize) {
         let mut pushes = self.driver.client.listen(node, self.delivery.me);
         while let Some(push) = pushes.recv().await {
-            // What is lost is not missed here: questions have a time, and notices are numbered.
+            // What is lost is not missed here: forwarded work has a time, and notices are numbered.
             let Push::Message(bytes) = push else { continue };
             match Parcel::decode(&bytes) {
                 Ok(Parcel { from, frames }) => {
@@ -108,7 +108,7 @@ impl<C: NodeClient> QuorumStore<C> {
         }
     }
 
-    /// Does what another server asks for; the reply goes out when a majority has it.
+    /// Does what another server forwarded; the reply goes out when a majority has it.
     fn work(
         &self,
         from: ServerId,
@@ -134,8 +134,8 @@ impl<C: NodeClient> QuorumStore<C> {
                 if place.partition != at {
                     return Err(nobody);
                 }
-                let asker = Asker::There(from, number);
-                lead.submit(Job { name, hash: place.hash, command, from, not_after, asker }, now, &exit);
+                let reply_to = ReplyTo::Server(from, number);
+                lead.submit(Job { name, hash: place.hash, command, from, not_after, reply_to }, now, &exit);
             }
             Work::List { .. } if not_after < time => return Err((time, Refusal::TooLate)),
             Work::List { prefix, slot, limit, budget } => {
@@ -178,9 +178,9 @@ impl<C: NodeClient> QuorumStore<C> {
         }
     }
 
-    /// Presents to this leader the calls that wait through this server. `is_asked`: the leader waits for the last of
+    /// Presents to this leader the calls that wait through this server. `is_awaited`: the leader waits for the last of
     /// them, also if there are none.
-    pub(super) fn present(&self, partition: usize, known: Known, is_asked: bool) {
+    pub(super) fn present(&self, partition: usize, known: Known, is_awaited: bool) {
         let ballot = known.ballot;
         let Some(part) = self.parts.get(partition) else { return };
         let Ok(number) = u16::try_from(partition) else { return };
@@ -190,7 +190,7 @@ impl<C: NodeClient> QuorumStore<C> {
             (carried.present_to(ballot, Instant::now()), known.at(self.clock.now()).after(COMMAND_WINDOW))
         };
         let mut frames: Vec<_> = waiters.chunks(WAITERS_PER_FRAME).map(<[_]>::to_vec).collect();
-        if frames.is_empty() && is_asked {
+        if frames.is_empty() && is_awaited {
             frames.push(Vec::new());
         }
         let last = frames.len();

@@ -45,10 +45,10 @@ impl<C: NodeClient> QuorumStore<C> {
     }
 
     async fn heartbeat_once(&self, node: usize) -> bool {
-        let (asked, asked_at) = (Instant::now(), self.clock.now());
+        let (sent, sent_at) = (Instant::now(), self.clock.now());
         let Mark { cluster, list, partitions, .. } = self.driver.mark;
         let (fresh, server) = (Stamp(Uuid::new_v4().as_u128()), self.delivery.me);
-        let (told, gone) = (self.tell(self.clock.now()).encode().into(), self.membership.election.lock().gone(asked));
+        let (told, gone) = (self.tell(self.clock.now()).encode().into(), self.membership.election.lock().gone(sent));
         let request = NodeRequest::Heartbeat { cluster, list, partitions, fresh, server, told, gone };
         let Some((partitions, servers)) = self.driver.heartbeat(node, request).await else { return false };
         let read = |(server, told): (ServerId, crate::store::content::Bytes)| match Heartbeat::decode(&told) {
@@ -61,10 +61,10 @@ impl<C: NodeClient> QuorumStore<C> {
         let servers: Vec<_> = servers.into_iter().filter_map(read).collect();
         let told = if self.has_one_node() { servers.clone() } else { Vec::new() };
         if self.has_one_node() {
-            self.sees(&partitions, asked_at);
+            self.sees(&partitions, sent_at);
         }
         let (now, clock) = (Instant::now(), self.clock.now());
-        self.membership.election.lock().saw(node, (asked, now, clock), partitions, servers);
+        self.membership.election.lock().saw(node, (sent, now, clock), partitions, servers);
         self.look_around(now);
         if self.has_one_node() {
             self.note_loss(&told, (now, clock)).await;
@@ -174,7 +174,7 @@ impl<C: NodeClient> QuorumStore<C> {
             self.claim_again(at);
             return;
         }
-        // A question of the leader for the waiters may have been lost, or a call was queued just before it.
+        // The leader's request for the waiters may have been lost, or a call was queued just before it.
         let leader = *part.leader.lock();
         if let Some(known) = leader {
             self.present(at, known, false);
@@ -228,9 +228,9 @@ impl<C: NodeClient> QuorumStore<C> {
             let is_over = if is_led { !is_needed } else { !hands_over };
             // What this server was asked to take over, it hands on.
             let now = self.clock.now();
-            let asks = self.parts.iter().any(|part| part.proposer.lock().asks(now));
+            let campaigns = self.parts.iter().any(|part| part.proposer.lock().is_candidate(now));
             let may_come = self.membership.election.lock().may_come(Instant::now());
-            if !has_heir && !asks && !may_come && is_over || until <= Instant::now() {
+            if !has_heir && !campaigns && !may_come && is_over || until <= Instant::now() {
                 break;
             }
             self.tend_once();

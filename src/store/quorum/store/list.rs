@@ -116,7 +116,7 @@ impl<C: NodeClient> QuorumStore<C> {
         let limit = number(room.limit - room.locks.len());
         let slot = at.slot as u64;
         let work = Work::List { prefix: prefix.to_owned(), slot, limit, budget: number(room.budget) };
-        match self.ask(at.partition, known, work).await? {
+        match self.forward(at.partition, known, work).await? {
             Done::Page { locks, next, budget } => {
                 room.locks.extend(locks);
                 room.budget = room.budget.min(usize::try_from(budget).unwrap_or(0));
@@ -152,8 +152,8 @@ impl<C: NodeClient> QuorumStore<C> {
         leaders.sort_by_key(|(_, known)| known.ballot.server);
         leaders.dedup_by_key(|(_, known)| known.ballot.server);
         let heartbeat = self.membership.next_heartbeat();
-        let asked = leaders.into_iter().map(|(at, known)| self.ask(at, known, Work::Watch(heartbeat)));
-        for done in join_all(asked).await {
+        let forwarded = leaders.into_iter().map(|(at, known)| self.forward(at, known, Work::Watch(heartbeat)));
+        for done in join_all(forwarded).await {
             match done? {
                 Done::Watching => {}
                 other => return Err(strange(&other)),

@@ -41,7 +41,7 @@ impl<C: NodeClient> QuorumStore<C> {
                 if !proposer.was_refused(now)
                     && let Some(highest) = self.candidacy(number, part)
                 {
-                    proposer.ask(highest, now);
+                    proposer.campaign(highest, now);
                 }
                 continue;
             };
@@ -51,14 +51,14 @@ impl<C: NodeClient> QuorumStore<C> {
                 self.parts.led_anew.notify_waiters();
             }
             more |= lead.apply_due_timers(now, &exit);
-            self.ask_heir(at, &mut proposer);
+            self.send_hand_over(at, &mut proposer);
         }
         self.driver.wake_all();
         more
     }
 
-    /// Asks the successor to take over what is handed over, when nothing is held back any more.
-    pub(super) fn ask_heir(&self, at: usize, proposer: &mut Proposer) {
+    /// Has the successor take over what is handed over, when nothing is held back any more.
+    pub(super) fn send_hand_over(&self, at: usize, proposer: &mut Proposer) {
         let Ok(partition) = u16::try_from(at) else { return };
         let Some(lead) = proposer.lead() else { return };
         if let Some((heir, ends)) = lead.hand_over() {
@@ -66,13 +66,14 @@ impl<C: NodeClient> QuorumStore<C> {
         }
     }
 
-    /// The highest ballot that was seen in a partition, if this server is to ask for its lead.
+    /// The highest ballot that was seen in a partition, if this server is to campaign for its lead.
     fn candidacy(&self, partition: u16, part: &Part) -> Option<Ballot> {
         let leader = *part.leader.lock();
         let election = self.membership.election.lock();
         let highest = election.highest(partition);
         // One that has introduced itself, and whose promises this server has not seen yet, is not to be deposed: it may
-        // have asked just before this server would. If it dies at once, it is suspected once its promises are seen.
+        // have begun its campaign just before this server would. If it dies at once, it is suspected once its promises
+        // are seen.
         let is_led_anew = leader.is_some_and(|known| known.ballot > highest);
         let is_due = !self.is_leaving() && !is_led_anew && election.is_due(partition, Instant::now());
         is_due.then_some(highest)

@@ -63,15 +63,15 @@ pub struct QuorumStore<C> {
     loss: watch::Sender<Option<Arc<Loss>>>,
 }
 
-/// An acquire in flight. Dropped so, or with an unknown outcome, it is cleaned up.
-struct Asking<'a> {
+/// Guards an acquire in flight. Dropped so, or with an unknown outcome, it is cleaned up.
+struct CleanupGuard<'a> {
     chores: &'a Chores,
     name: &'a LockName,
     call: Call,
     is_over: bool,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for CleanupGuard<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             self.chores.add(Chore(self.name.clone(), Command::DropCall(self.call)));
@@ -80,7 +80,7 @@ impl Drop for Asking<'_> {
 }
 
 impl<C: NodeClient> QuorumStore<C> {
-    /// A store of the cluster that `mark` describes, which leads nothing yet: [`Self::run`] asks for the lead.
+    /// A store of the cluster that `mark` describes, which leads nothing yet: [`Self::run`] campaigns for the lead.
     pub fn new(client: C, mark: Mark, clock: Arc<dyn Clock>, limits: &Limits, notices: Arc<dyn Notices>) -> Self {
         let me = ServerId(*Uuid::new_v4().as_bytes().first_chunk().unwrap_or(&[0; 12]));
         let (nodes, partitions) = (mark.members.len(), mark.partitions);
@@ -184,9 +184,9 @@ impl<C: NodeClient> QuorumStore<C> {
         if let Some(refusal) = acquire.refusal(self.clock.now()) {
             return Ok(Timed::act(|| refusal.into()));
         }
-        let mut asking = Asking { chores: &self.chores, name, call: acquire.call, is_over: false };
-        let answer = self.carry_out(name, Command::Acquire(acquire)).await;
-        asking.is_over = answer.as_ref().map_or_else(StoreError::is_nothing_done, |_| true);
+        let mut guard = CleanupGuard { chores: &self.chores, name, call: acquire.call, is_over: false };
+        let answer = self.execute(name, Command::Acquire(acquire)).await;
+        guard.is_over = answer.as_ref().map_or_else(StoreError::is_nothing_done, |_| true);
         answer
     }
 
@@ -205,14 +205,14 @@ impl<C: NodeClient> QuorumStore<C> {
 
     /// A leader that does not know the request may be a new one, to which it was not presented yet.
     async fn claim_once(&self, name: &LockName, call: Call, claim: Command) -> Answer {
-        let answer = self.carry_out(name, claim).await?;
+        let answer = self.execute(name, claim).await?;
         if answer.outcome != Outcome::Acquire(AcquireOutcome::Unknown) {
             return Ok(answer);
         }
         let part = &self.parts[self.place(name).partition];
         let acquire = part.carried.lock().get(call).cloned();
         match acquire {
-            Some(acquire) => self.carry_out(name, Command::Acquire(acquire)).await,
+            Some(acquire) => self.execute(name, Command::Acquire(acquire)).await,
             None => Ok(answer),
         }
     }
@@ -220,7 +220,7 @@ impl<C: NodeClient> QuorumStore<C> {
     /// Gives up. To a leader that does not know the request the call may be about to be presented, or be on its way: it
     /// must not be granted the lock there when nobody waits any more.
     async fn give_up(&self, name: &LockName, call: Call) -> Answer {
-        let answer = self.carry_out(name, Command::GiveUp(call)).await?;
+        let answer = self.execute(name, Command::GiveUp(call)).await?;
         if answer.outcome == Outcome::Acquire(AcquireOutcome::Unknown) {
             self.post(name, Command::DropCall(call));
         }
@@ -230,7 +230,7 @@ impl<C: NodeClient> QuorumStore<C> {
 
 impl<C: NodeClient> DoChore for QuorumStore<C> {
     async fn do_chore(&self, Chore(name, command): &Chore) -> Result<(), StoreError> {
-        self.carry_out(name, command.clone()).await.map(drop)
+        self.execute(name, command.clone()).await.map(drop)
     }
 }
 
@@ -240,7 +240,7 @@ impl<C: NodeClient> Store for QuorumStore<C> {
             Command::Acquire(acquire) => self.acquire(name, acquire).await,
             Command::Claim(call, _) => self.claim(name, call, command).await,
             Command::GiveUp(call) => self.give_up(name, call).await,
-            command => self.carry_out(name, command).await,
+            command => self.execute(name, command).await,
         }
     }
 

@@ -105,7 +105,7 @@ impl<C: NodeClient> driver::Partitions for QuorumStore<C> {
             // A call that was refused by this leader asks the next one, which may be known already.
             self.parts.led_anew.notify_waiters();
         }
-        self.ask_heir(at, &mut proposer);
+        self.send_hand_over(at, &mut proposer);
     }
 
     fn broke(&self, node: usize, at: usize) -> bool {

@@ -1,8 +1,9 @@
 //! Reconfiguration: continues with another list of nodes after the replacement of a node.
 //!
 //! The server stays the same to clients and to other servers: it keeps its id, the calls that wait through it, and the
-//! numbers of its heartbeats and notices. What it leads it leads no more, because nothing that it asked the nodes of
-//! the old list counts among those of the new one; it asks for the same lead there, by a ballot that it has never used.
+//! numbers of its heartbeats and notices. What it leads it leads no more, because nothing that it sent the nodes of
+//! the old list counts among those of the new one; it campaigns for the same lead there, by a ballot that it has never
+//! used.
 
 use super::{
     QuorumStore,
@@ -32,7 +33,7 @@ impl<C: NodeClient> QuorumStore<C> {
             proposer.resign(now, &before.exit(usize::from(number)));
             let mut next = proposer.among_others();
             if has_led && !before.is_leaving() {
-                next.ask(membership.election.lock().highest(number), now);
+                next.campaign(membership.election.lock().highest(number), now);
             }
             Part { proposer: Mutex::new(next), carried: Arc::clone(&part.carried), leader: Mutex::default() }
         };

@@ -15,7 +15,7 @@ use crate::{
             nodes::client::NodeClient,
             paxos::ballot::Ballot,
             proposer::{
-                delivery::{Asker, Confirmed},
+                delivery::{Confirmed, ReplyTo},
                 leading::Job,
                 place::Place,
                 waiters::QueuePlace,
@@ -39,10 +39,10 @@ pub(super) enum NotDone {
 }
 
 impl<C: NodeClient> QuorumStore<C> {
-    /// Carries a command out, and waits until a majority has its batch. Where nobody leads, or somebody else than this
+    /// Executes a command, and waits until a majority has its batch. Where nobody leads, or somebody else than this
     /// server thought, it waits for the leader.
-    pub(super) async fn carry_out(&self, name: &LockName, command: Command) -> Answer {
-        self.carry_out_in_time(name, command).await.map_err(|why| self.explained(why))
+    pub(super) async fn execute(&self, name: &LockName, command: Command) -> Answer {
+        self.execute_in_time(name, command).await.map_err(|why| self.explained(why))
     }
 
     /// The same error with what is wrong with the nodes, if so few are left that no majority can answer.
@@ -55,11 +55,11 @@ impl<C: NodeClient> QuorumStore<C> {
         }
     }
 
-    async fn carry_out_in_time(&self, name: &LockName, command: Command) -> Answer {
+    async fn execute_in_time(&self, name: &LockName, command: Command) -> Answer {
         let place = self.place(name);
         let Confirmed { outcome: Timed { sent, outcome }, place: queued_at } =
-            match self.carry_out_once(name, place, &command).await {
-                Err(NotDone::NotThere(_)) => Box::pin(self.carry_out_by_next_leader(name, place, &command)).await?,
+            match self.execute_once(name, place, &command).await {
+                Err(NotDone::NotThere(_)) => Box::pin(self.execute_at_next_leader(name, place, &command)).await?,
                 done => done?,
             };
         let carried = &self.parts[place.partition].carried;
@@ -74,7 +74,7 @@ impl<C: NodeClient> QuorumStore<C> {
     }
 
     /// Waits for a leader, for a command that none was there for.
-    async fn carry_out_by_next_leader(
+    async fn execute_at_next_leader(
         &self,
         name: &LockName,
         place: Place,
@@ -84,7 +84,7 @@ impl<C: NodeClient> QuorumStore<C> {
         loop {
             let mut led_anew = pin!(self.parts.led_anew.notified());
             led_anew.as_mut().enable();
-            let why = match self.carry_out_once(name, place, command).await {
+            let why = match self.execute_once(name, place, command).await {
                 Err(NotDone::NotThere(why)) => why,
                 done => return Ok(done?),
             };
@@ -94,10 +94,10 @@ impl<C: NodeClient> QuorumStore<C> {
         }
     }
 
-    async fn carry_out_once(&self, name: &LockName, place: Place, command: &Command) -> Result<Confirmed, NotDone> {
+    async fn execute_once(&self, name: &LockName, place: Place, command: &Command) -> Result<Confirmed, NotDone> {
         let (reply, outcome) = oneshot::channel();
         if !self.submit_here(name, place, command, reply)? {
-            return self.carry_out_there(name, place.partition, command).await;
+            return self.execute_at_leader(name, place.partition, command).await;
         }
         self.driver.submitted();
         match timeout(ANSWER_TIME_MAX, outcome).await {
@@ -129,12 +129,12 @@ impl<C: NodeClient> QuorumStore<C> {
             return Err(not_done(why));
         }
         let (from, not_after) = (self.delivery.me, lead.time(now).after(COMMAND_WINDOW));
-        let (name, command, asker) = (name.clone(), command.clone(), Asker::Here(reply, exit.since));
-        lead.submit(Job { name, hash, command, from, not_after, asker }, now, &exit);
+        let (name, command, reply_to) = (name.clone(), command.clone(), ReplyTo::Caller(reply, exit.since));
+        lead.submit(Job { name, hash, command, from, not_after, reply_to }, now, &exit);
         Ok(true)
     }
 
-    async fn carry_out_there(
+    async fn execute_at_leader(
         &self,
         name: &LockName,
         partition: usize,
@@ -143,7 +143,7 @@ impl<C: NodeClient> QuorumStore<C> {
         let known = self.leader_of(partition)?;
         // What a lease has left counts from before the frame leaves.
         let sent = Instant::now();
-        match self.ask(partition, known, Work::Run(name.clone(), command.clone())).await? {
+        match self.forward(partition, known, Work::Run(name.clone(), command.clone())).await? {
             Done::Outcome { outcome, place: number, ahead } => {
                 let place = QueuePlace { ballot: known.ballot, number, ahead };
                 Ok(Confirmed { outcome: Timed { sent, outcome }, place })
@@ -157,12 +157,12 @@ impl<C: NodeClient> QuorumStore<C> {
         (*self.parts[partition].leader.lock()).ok_or_else(|| NotDone::NotThere(no_leader()))
     }
 
-    /// Asks another server, the leader of a partition, for some work.
-    pub(super) async fn ask(&self, partition: usize, known: Known, work: Work) -> Result<Done, NotDone> {
+    /// Forwards some work to another server, the leader of a partition.
+    pub(super) async fn forward(&self, partition: usize, known: Known, work: Work) -> Result<Done, NotDone> {
         let number = u16::try_from(partition).unwrap_or(u16::MAX);
         let not_after = known.at(self.clock.now()).after(COMMAND_WINDOW);
-        let question = self.delivery.transport.ask(known.ballot.server, (number, known.ballot), not_after, work);
-        match timeout(ANSWER_TIME_MAX, question.reply()).await {
+        let forwarded = self.delivery.transport.forward(known.ballot.server, (number, known.ballot), not_after, work);
+        match timeout(ANSWER_TIME_MAX, forwarded.reply()).await {
             Ok(Some((now, result))) => {
                 self.note_time(partition, known.ballot, now);
                 if result == Err(Refusal::NotLeader) {

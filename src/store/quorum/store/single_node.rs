@@ -46,11 +46,11 @@ impl<C: NodeClient> QuorumStore<C> {
         self.driver.nodes() == 1
     }
 
-    /// Takes what a heartbeat that was sent at `asked` has seen of each partition.
-    pub(super) fn sees(&self, seen: &[Seen], asked: StoreTime) {
+    /// Takes what a heartbeat that was sent at `sent` has seen of each partition.
+    pub(super) fn sees(&self, seen: &[Seen], sent: StoreTime) {
         for (at, (part, seen)) in self.parts.iter().zip(seen).enumerate() {
             let mut proposer = part.proposer.lock();
-            if proposer.sees(seen, asked, self.clock.now(), &self.exit(at)) {
+            if proposer.sees(seen, sent, self.clock.now(), &self.exit(at)) {
                 self.parts.metrics.leads_lost.inc();
             }
         }

@@ -22,7 +22,7 @@ use std::{collections::VecDeque, sync::Arc};
 pub(crate) enum Attempt {
     Unused,
     /// It has asked for a promise.
-    Asks {
+    Campaigns {
         candidate: Candidate,
         is_given_up: bool,
     },
@@ -118,8 +118,8 @@ pub(crate) fn begin(world: &World, state: &mut State) {
     let (stamp, ballot) = (Stamp(1), world.ballot(0));
     Arc::make_mut(&mut state.node).seen(Incarnation(state.life), stamp);
     let (mut candidate, step) = Candidate::of_stranger(ballot, stamp, TOKENS_FROM);
-    let Step::Send(mut asked) = step else { unreachable!("{step:?}") };
-    let (node, question, request) = asked.remove(0);
+    let Step::Send(mut requests) = step else { unreachable!("{step:?}") };
+    let (node, question, request) = requests.remove(0);
     let answer = state.deliver(&request);
     let Step::Lead { leader, content } = candidate.answered(node, question, answer) else { unreachable!("it is read") };
     let mut leads = Leads::new(*leader, stamp, Position::default(), &content);
@@ -187,7 +187,7 @@ impl World {
     pub(crate) fn promise(&self, state: &mut State, attempt: usize) -> Option<()> {
         let ballot = self.ballot(attempt);
         state.stands().filter(|header| header.promised < ballot)?;
-        let Attempt::Asks { candidate, is_given_up } = (*state.attempts[attempt]).clone() else { return None };
+        let Attempt::Campaigns { candidate, is_given_up } = (*state.attempts[attempt]).clone() else { return None };
         let answer = state.deliver(&Request::Promise(ballot));
         *state.attempt(attempt) = if is_given_up { Attempt::Over } else { Attempt::Promised { candidate, answer } };
         Some(())

@@ -83,7 +83,7 @@ impl State {
     fn push_attempt(&self, key: &mut Vec<u64>, at: usize, attempt: &Attempt) {
         match attempt {
             Attempt::Unused => key.push(0),
-            Attempt::Asks { is_given_up, .. } => key.push(if *is_given_up { 6 } else { 1 }),
+            Attempt::Campaigns { is_given_up, .. } => key.push(if *is_given_up { 6 } else { 1 }),
             Attempt::Promised { answer, .. } => {
                 let Answer::Promised { stamp, accepted } = answer else { unreachable!("{answer:?}") };
                 key.extend([2, low(*stamp)]);

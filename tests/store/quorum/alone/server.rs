@@ -42,19 +42,21 @@ impl World {
     pub(crate) fn gives_up(&self, state: &mut State, server: usize) {
         let Some(attempt) = state.server(server).works_with else { return };
         let over = match &*state.attempts[attempt] {
-            Attempt::Asks { candidate, .. } => Attempt::Asks { candidate: candidate.clone(), is_given_up: true },
+            Attempt::Campaigns { candidate, .. } => {
+                Attempt::Campaigns { candidate: candidate.clone(), is_given_up: true }
+            }
             Attempt::Promised { .. } | Attempt::Read { .. } => Attempt::Over,
             Attempt::Unused | Attempt::Leads(_) | Attempt::Over => return,
         };
         *state.attempt(attempt) = over;
     }
 
-    pub(crate) fn ask(&self, state: &mut State, server: usize) -> Option<()> {
+    pub(crate) fn campaign(&self, state: &mut State, server: usize) -> Option<()> {
         let it = &state.servers[server];
         let attempt = self.next_attempt(state, server, it.attempted.max(it.alone.highest()))?;
         self.gives_up(state, server);
         let (candidate, _) = Candidate::new(self.ballot(attempt), 1);
-        *state.attempt(attempt) = Attempt::Asks { candidate, is_given_up: false };
+        *state.attempt(attempt) = Attempt::Campaigns { candidate, is_given_up: false };
         let it = state.server(server);
         (it.works_with, it.attempted) = (Some(attempt), self.ballot(attempt));
         Some(())
@@ -277,8 +279,8 @@ impl World {
     fn go_on(&self, state: &mut State, server: usize, admission: Admission) -> Option<()> {
         let attempt = self.next_attempt(state, server, admission.above)?;
         let (mut candidate, step) = Candidate::of_stranger(self.ballot(attempt), admission.next, admission.skip);
-        let Step::Send(mut asked) = step else { return None };
-        let (node, question, request) = asked.remove(0);
+        let Step::Send(mut requests) = step else { return None };
+        let (node, question, request) = requests.remove(0);
         let answer = state.deliver(&request);
         let Step::Lead { leader, content } = candidate.answered(node, question, answer) else { return None };
         let leads = Leads::new(*leader, admission.next, Position::default(), &content);

@@ -49,7 +49,7 @@ pub(crate) struct Key {
 pub(crate) struct Server {
     pub(crate) is_paused: bool,
     pub(crate) alone: Alone,
-    /// The attempt that it works with: it asks for the lead, or leads.
+    /// The attempt that it works with: it campaigns, or leads.
     pub(crate) works_with: Option<usize>,
     /// The attempt whose memory it keeps.
     pub(crate) has: Option<usize>,

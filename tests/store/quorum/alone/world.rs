@@ -205,7 +205,7 @@ impl World {
 
     fn server_action(&self, state: &mut State, action: Action) -> Option<()> {
         match action {
-            Action::Campaign(server) => self.ask(state, server),
+            Action::Campaign(server) => self.campaign(state, server),
             Action::Lead(server) => self.lead(state, server),
             Action::Grant(server) => self.grant(state, server),
             Action::LetGo(server) => self.let_go(state, server),
@@ -281,7 +281,7 @@ impl Model for World {
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         for (at, attempt) in state.attempts.iter().enumerate() {
             match &**attempt {
-                Attempt::Asks { .. } => actions.push(Action::Promise(at)),
+                Attempt::Campaigns { .. } => actions.push(Action::Promise(at)),
                 Attempt::Promised { .. } => actions.push(Action::Read(at)),
                 Attempt::Leads(leads) => actions.extend((0..leads.sent.len()).map(|sent| Action::Arrive(at, sent))),
                 Attempt::Unused | Attempt::Read { .. } | Attempt::Over => {}

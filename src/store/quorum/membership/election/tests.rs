@@ -67,7 +67,7 @@ fn a_cluster_that_nobody_led_is_led_once_those_that_start_know_each_other() {
 }
 
 #[test]
-fn of_servers_that_start_at_the_same_time_one_asks_for_a_partition_first() {
+fn of_servers_that_start_at_the_same_time_one_campaigns_for_a_partition_first() {
     let start = Start(Instant::now());
     let at = |millis| start.at(millis);
     // The first one's heartbeat is before that of the second, which it sees with its next.
@@ -82,9 +82,9 @@ fn of_servers_that_start_at_the_same_time_one_asks_for_a_partition_first() {
     all_show(&mut first, at(300), &nobody, &[(OTHER, told(1))]);
     all_show(&mut second, at(310), &nobody, &[(ME, told(2))]);
     let both = |now| {
-        let asks =
+        let campaigns =
             |it: &Election| (0..PARTITIONS).filter(|partition| it.is_due(*partition, at(now))).collect::<Vec<_>>();
-        (asks(&first), asks(&second))
+        (campaigns(&first), campaigns(&second))
     };
     for now in [310, 500, 690] {
         let (firsts, seconds) = both(now);
@@ -92,7 +92,7 @@ fn of_servers_that_start_at_the_same_time_one_asks_for_a_partition_first() {
         assert!(!firsts.is_empty() && firsts.iter().all(|partition| !seconds.contains(partition)));
     }
     let (firsts, seconds) = both(720);
-    assert_eq!((firsts.len(), seconds.len()), (8, 8), "the other one does not ask");
+    assert_eq!((firsts.len(), seconds.len()), (8, 8), "the other one does not campaign");
 }
 
 #[test]
@@ -116,9 +116,9 @@ fn a_leader_is_suspected_after_its_silence_and_by_one_server_after_the_other() {
     show(&mut it, at(3_900), 2_700);
     let first = due(&it, at(3_900));
     assert!(0 < first && first < 8, "the others are the third server's: {first}");
-    assert_eq!(due(&it, at(4_100)), first, "it may have asked");
+    assert_eq!(due(&it, at(4_100)), first, "it may campaign");
     show(&mut it, at(4_200), 2_700);
-    assert_eq!(due(&it, at(4_300)), 8, "which does not ask");
+    assert_eq!(due(&it, at(4_300)), 8, "which does not campaign");
 }
 
 #[test]
@@ -149,16 +149,16 @@ fn a_leader_that_writes_to_a_minority_only_is_suspected() {
 }
 
 #[test]
-fn who_sees_that_another_asks_waits() {
+fn who_sees_that_another_campaigns_waits() {
     let start = Start(Instant::now());
     let at = |millis| start.at(millis);
     let mut it = Election::new(ME, 3, PARTITIONS, at(0));
     all_show(&mut it, at(0), &votes(ballot(4, OTHER), 1), &[(OTHER, told(1))]);
-    let asked = Seen::Votes { promised: ballot(5, THIRD), accepted: Position { ballot: ballot(4, OTHER), seq: 1 } };
-    all_show(&mut it, at(1_000), &asked, &[(OTHER, told(1)), (THIRD, told(1))]);
-    all_show(&mut it, at(1_500), &asked, &[(OTHER, told(1)), (THIRD, told(1))]);
+    let promised = Seen::Votes { promised: ballot(5, THIRD), accepted: Position { ballot: ballot(4, OTHER), seq: 1 } };
+    all_show(&mut it, at(1_000), &promised, &[(OTHER, told(1)), (THIRD, told(1))]);
+    all_show(&mut it, at(1_500), &promised, &[(OTHER, told(1)), (THIRD, told(1))]);
     assert_eq!(due(&it, at(1_500)), 0);
-    all_show(&mut it, at(2_500), &asked, &[(OTHER, told(1)), (THIRD, told(1))]);
+    all_show(&mut it, at(2_500), &promised, &[(OTHER, told(1)), (THIRD, told(1))]);
     assert_eq!(due(&it, at(2_500)), 8, "it died meanwhile");
     // Its own attempts do not hold it back.
     let own = Seen::Votes { promised: ballot(6, ME), accepted: Position { ballot: ballot(4, OTHER), seq: 1 } };

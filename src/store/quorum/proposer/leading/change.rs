@@ -34,13 +34,13 @@ pub(super) struct HandOver {
     to: ServerId,
     /// Then this leader goes on.
     until: StoreTime,
-    is_asked: bool,
+    is_sent: bool,
 }
 
 impl HandOver {
-    /// Whether the successor was asked.
-    pub(super) fn is_asked(&self) -> bool {
-        self.is_asked
+    /// Whether it was sent to the successor.
+    pub(super) fn is_sent(&self) -> bool {
+        self.is_sent
     }
 }
 
@@ -207,7 +207,7 @@ impl Lead {
     /// Begins to hand the partition over to another server. It takes over when this one has let out all that it has.
     pub(crate) fn begin_hand_over(&mut self, to: ServerId, now: StoreTime) {
         if self.hands_over.is_none() && self.gathering.is_none() {
-            self.hands_over = Some(HandOver { to, until: now.after(HAND_OVER_TIME_MAX), is_asked: false });
+            self.hands_over = Some(HandOver { to, until: now.after(HAND_OVER_TIME_MAX), is_sent: false });
             // The successor's time goes on from that of the last batch: it is to be of now.
             self.open_at(now);
             self.open.push(Pending::Read(oneshot::channel().0));
@@ -233,14 +233,14 @@ impl Lead {
         has_failed
     }
 
-    /// The server to be asked to take over, once, when no answer is held back any more, and the ends of leases as of
+    /// The server that is to take over, once, when no answer is held back any more, and the ends of leases as of
     /// the last batch. If this leader goes on after all, a renewal is answered only after a later batch.
     pub(crate) fn hand_over(&mut self) -> Option<(ServerId, Option<LastEnds>)> {
-        let it = self.hands_over.as_mut().filter(|it| !it.is_asked)?;
+        let it = self.hands_over.as_mut().filter(|it| !it.is_sent)?;
         if !self.open.is_empty() || !self.written.is_empty() || self.bridge.as_ref().is_some_and(|it| it.is_busy()) {
             return None;
         }
-        it.is_asked = true;
+        it.is_sent = true;
         // mutant: ends not told
         let ends: Vec<_> = self.locks.unwritten_ends().take(LAST_ENDS_MAX + 1).collect();
         let seq = self.leader.position().seq;
@@ -269,7 +269,7 @@ mod tests {
                     progress::Membership,
                 },
                 proposer::{
-                    delivery::Asker,
+                    delivery::ReplyTo,
                     leading::{Job, Recovered},
                     waiters::Carried,
                 },
@@ -284,7 +284,7 @@ mod tests {
     const OTHER: ServerId = ServerId([2; 12]);
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-    fn asks(number: u128, from: ServerId, not_after: StoreTime) -> Job {
+    fn acquires(number: u128, from: ServerId, not_after: StoreTime) -> Job {
         let request = RequestId(Uuid::from_u128(number));
         let candidate = Candidate { lease_id: LeaseId(request.0), grant_id: GrantId(request.0), attachment: None };
         let (holder, metadata) = (Holder::default(), Metadata::default());
@@ -296,7 +296,7 @@ mod tests {
             command: Command::Acquire(Acquire { call, terms, wait: true, candidate }),
             from,
             not_after,
-            asker: Asker::There(from, 1),
+            reply_to: ReplyTo::Server(from, 1),
         }
     }
 
@@ -317,7 +317,7 @@ mod tests {
         let (notices, since) = (TestNotices::default(), tokio::time::Instant::now());
         let exit = Exit { me: ME, notices: &notices, transport: &transport, carried: &carried, since };
         for (number, from) in [(1, ME), (2, OTHER), (3, ME), (4, OTHER)] {
-            lead.submit(asks(number, from, lead.time(now)), now, &exit);
+            lead.submit(acquires(number, from, lead.time(now)), now, &exit);
         }
         let name = LockName::new("lock").unwrap();
         let waiters = |lead: &Lead, now| lead.locks.find(&name, 0).unwrap().lock.view(lead.time(now)).waiters;

@@ -75,7 +75,7 @@ pub(crate) struct Lead {
     written: VecDeque<Written>,
     /// Waits for the waiters of the leaders before.
     gathering: Option<Gathering>,
-    /// Who asked meanwhile for what those waiters come before.
+    /// Commands that came meanwhile, and that those waiters come before.
     behind: Vec<Job>,
     /// Takes no commands until then, so that another server can take over.
     hands_over: Option<HandOver>,
@@ -265,8 +265,8 @@ impl Lead {
     /// would void the ends of leases that it was told. Twice the period is still half of what a leader is suspected
     /// after.
     fn is_idle_batch_due(&self, now: StoreTime) -> bool {
-        let is_asked = self.hands_over.as_ref().is_some_and(HandOver::is_asked);
-        now.since(self.written_at) >= if is_asked { 2 * IDLE_BATCH_PERIOD } else { IDLE_BATCH_PERIOD }
+        let is_sent = self.hands_over.as_ref().is_some_and(HandOver::is_sent);
+        now.since(self.written_at) >= if is_sent { 2 * IDLE_BATCH_PERIOD } else { IDLE_BATCH_PERIOD }
     }
 
     /// Makes a snapshot ready: of all that is written, so all that changed is written before.

@@ -14,7 +14,7 @@ use crate::{
         quorum::{
             paxos::ballot::ServerId,
             proposer::{
-                delivery::{Asker, Exit},
+                delivery::{Exit, ReplyTo},
                 waiters::QueuePlace,
             },
             rpc::messages::{Done, Refusal},
@@ -35,7 +35,7 @@ pub(super) struct Written {
 /// lease of the lead, and no clock. A `Key` is that of the lock with this name and its hash: it is to say then what the
 /// lock says.
 pub(super) enum Pending {
-    Outcome { asker: Asker, now: StoreTime, outcome: Outcome, place: QueuePlace },
+    Outcome { reply_to: ReplyTo, now: StoreTime, outcome: Outcome, place: QueuePlace },
     Claimed { call: Call, claimed: Box<Timed<AcquireOutcome>> },
     Presented { server: ServerId, call: Call, outcome: AcquireOutcome, place: u64 },
     Page { server: ServerId, number: u64, now: StoreTime, page: Box<Done> },
@@ -47,7 +47,7 @@ pub(super) enum Pending {
 impl Lead {
     pub(super) fn let_out(&mut self, held: Pending, exit: &Exit<'_>) {
         match held {
-            Pending::Outcome { asker, now, outcome, place } => exit.outcome(asker, now, outcome, place),
+            Pending::Outcome { reply_to, now, outcome, place } => exit.outcome(reply_to, now, outcome, place),
             Pending::Claimed { call, claimed } => exit.claimed(call, *claimed),
             Pending::Presented { server, call, outcome, place } => {
                 exit.presented(server, (self.partition, self.ballot), (call, outcome, place));
@@ -65,7 +65,7 @@ impl Lead {
         let time = self.time.at(now);
         for held in self.written.drain(..).flat_map(|batch| batch.held).chain(self.open.drain(..)) {
             match held {
-                Pending::Outcome { asker, now, .. } => exit.refuse(asker, now, Refusal::Deposed),
+                Pending::Outcome { reply_to, now, .. } => exit.refuse(reply_to, now, Refusal::Deposed),
                 Pending::Page { server, number, now, .. } => exit.reply(server, number, (now, Err(Refusal::Deposed))),
                 // A call that waits is presented to the next leader.
                 Pending::Claimed { .. }
@@ -79,7 +79,7 @@ impl Lead {
             bridge.refuse(time, exit);
         }
         for job in self.behind.drain(..) {
-            exit.refuse(job.asker, time, Refusal::NotLeader);
+            exit.refuse(job.reply_to, time, Refusal::NotLeader);
         }
     }
 }

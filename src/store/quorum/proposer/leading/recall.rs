@@ -78,7 +78,7 @@ mod tests {
                     progress::Membership,
                 },
                 proposer::{
-                    delivery::{Asker, Exit},
+                    delivery::{Exit, ReplyTo},
                     leading::{Job, Recovered},
                 },
                 rpc::transport::Transport,
@@ -100,10 +100,10 @@ mod tests {
     /// Of this request, or about the lease that it was granted.
     fn job(number: u128, command: Command, not_after: StoreTime) -> Job {
         let hash = Place::hash_of(&name(number));
-        Job { hash, name: name(number), command, from: ME, not_after, asker: Asker::There(ME, 1) }
+        Job { hash, name: name(number), command, from: ME, not_after, reply_to: ReplyTo::Server(ME, 1) }
     }
 
-    fn asks(number: u128, not_after: StoreTime) -> Job {
+    fn acquires(number: u128, not_after: StoreTime) -> Job {
         let id = uuid::Uuid::from_u128(number);
         let holder = Holder::new("test".to_owned()).unwrap();
         let terms = Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0 };
@@ -135,7 +135,7 @@ mod tests {
         let (transport, carried) = (Transport::new(), Mutex::default());
         let (notices, since) = (TestNotices::default(), tokio::time::Instant::now());
         let exit = Exit { me: ME, notices: &notices, transport: &transport, carried: &carried, since };
-        lead.submit(asks(1, now), now, &exit);
+        lead.submit(acquires(1, now), now, &exit);
         let mut sent = Vec::new();
         while let Some((purpose, _)) = lead.next(0, now, || unreachable!("no snapshot is wanted")) {
             sent.push(purpose);
@@ -147,7 +147,7 @@ mod tests {
         let renewed = now.after(SECOND);
         let lease_id = LeaseId(uuid::Uuid::from_u128(1));
         lead.submit(job(1, Command::Renew { lease_id, ttl: None }, lead.time(renewed)), renewed, &exit);
-        lead.submit(asks(2, lead.time(renewed)), renewed, &exit);
+        lead.submit(acquires(2, lead.time(renewed)), renewed, &exit);
         let before = [1, 2].map(|number| lease(&lead, number));
         let later = renewed.after(SECOND);
         lead.refuse_held(later, &exit);

@@ -19,7 +19,7 @@ use crate::{
                 progress::Membership,
             },
             proposer::{
-                delivery::Asker,
+                delivery::ReplyTo,
                 waiters::{Carried, QueuePlace},
             },
             rpc::{
@@ -85,7 +85,7 @@ impl Bench {
 
     fn submit(&mut self, from: ServerId, command: Command, at: StoreTime) {
         let not_after = self.lead.time(at);
-        let job = Job { name: name(), hash: 0, command, from, not_after, asker: Asker::There(from, 1) };
+        let job = Job { name: name(), hash: 0, command, from, not_after, reply_to: ReplyTo::Server(from, 1) };
         self.with_exit(|lead, exit| lead.submit(job, at, exit));
     }
 
@@ -205,8 +205,8 @@ fn a_leader_that_is_deposed_tells_nobody_of_a_lease_and_the_call_is_presented_to
 fn a_command_that_comes_too_late_does_nothing() {
     let mut bench = Bench::new();
     let (reply, mut late) = oneshot::channel();
-    let (asker, not_after) = (Asker::Here(reply, bench.since), bench.lead.time(START));
-    let job = Job { name: name(), hash: 0, command: Command::Acquire(acquire(1)), from: ME, not_after, asker };
+    let (reply_to, not_after) = (ReplyTo::Caller(reply, bench.since), bench.lead.time(START));
+    let job = Job { name: name(), hash: 0, command: Command::Acquire(acquire(1)), from: ME, not_after, reply_to };
     let now = START.after(Duration::from_micros(1));
     bench.with_exit(|lead, exit| lead.submit(job, now, exit));
     assert!(matches!(late.try_recv(), Ok(Err(Refusal::TooLate))), "its caller has given up");
@@ -222,8 +222,8 @@ fn told(leases: usize) -> Option<LastEnds> {
     let run = |bench: &mut Bench, now, command: &dyn Fn(Acquire) -> Command| {
         for number in 1..=leases {
             let (name, not_after) = (LockName::new(number.to_string()).unwrap(), bench.lead.time(now));
-            let (command, asker) = (command(acquire(number as u128)), Asker::There(ME, 1));
-            let job = Job { hash: number as u64, name, command, from: ME, not_after, asker };
+            let (command, reply_to) = (command(acquire(number as u128)), ReplyTo::Server(ME, 1));
+            let job = Job { hash: number as u64, name, command, from: ME, not_after, reply_to };
             bench.with_exit(|lead, exit| lead.submit(job, now, exit));
         }
     };

@@ -22,7 +22,7 @@ use crate::{
         quorum::{
             paxos::ballot::ServerId,
             proposer::{
-                delivery::{Asker, Exit},
+                delivery::{Exit, ReplyTo},
                 waiters::QueuePlace,
             },
             rpc::{messages::Refusal, transport::replica_of},
@@ -42,7 +42,7 @@ pub(crate) struct Job {
     pub(crate) from: ServerId,
     /// The partition's time after which it is not begun.
     pub(crate) not_after: StoreTime,
-    pub(crate) asker: Asker,
+    pub(crate) reply_to: ReplyTo,
 }
 
 /// Due locks that are handled in one turn of the task: about 50 µs of work.
@@ -54,8 +54,8 @@ const SLOTS_PER_SWEEP: usize = 256;
 const BEHIND_MAX: usize = 65_536;
 
 impl Lead {
-    /// Carries a command out in memory, or has it wait for waiters that come before it. Its outcome goes to who asked
-    /// when a majority has it; if this server loses the lead before, the outcome is unknown.
+    /// Carries a command out in memory, or has it wait for waiters that come before it. Its outcome goes to its
+    /// `reply_to` when a majority has it; if this server loses the lead before, the outcome is unknown.
     pub(crate) fn submit(&mut self, job: Job, now: StoreTime, exit: &Exit<'_>) {
         // All that asks for the lock or ends a wait: of a request that is to be queued again, nothing is known yet.
         let comes_behind = matches!(
@@ -71,7 +71,7 @@ impl Lead {
         } else if self.behind.len() < BEHIND_MAX {
             self.behind.push(job);
         } else {
-            exit.refuse(job.asker, self.time.at(now), Refusal::Overloaded);
+            exit.refuse(job.reply_to, self.time.at(now), Refusal::Overloaded);
         }
     }
 
@@ -84,10 +84,10 @@ impl Lead {
     }
 
     pub(super) fn run_now(&mut self, job: Job, now: StoreTime, exit: &Exit<'_>) {
-        let Job { name, hash, command, from, not_after, asker } = job;
+        let Job { name, hash, command, from, not_after, reply_to } = job;
         let time = self.time.at(now);
         if not_after < time {
-            return exit.refuse(asker, time, Refusal::TooLate);
+            return exit.refuse(reply_to, time, Refusal::TooLate);
         }
         self.hear_from(from, now, exit);
         self.begin_turn(now);
@@ -110,7 +110,7 @@ impl Lead {
             place.number = self.place(&name, hash, call.request);
             place.ahead = self.ahead(&name, hash, call).unwrap_or_default();
         }
-        self.open.push(Pending::Outcome { asker, now: time, outcome, place });
+        self.open.push(Pending::Outcome { reply_to, now: time, outcome, place });
     }
 
     pub(super) fn turn(

@@ -65,22 +65,22 @@ impl Memory {
 }
 
 impl Proposer {
-    /// With one node: takes what a heartbeat that was sent at `asked` has seen. Returns whether a lead ended by that.
-    pub(crate) fn sees(&mut self, seen: &Seen, asked: StoreTime, now: StoreTime, exit: &Exit<'_>) -> bool {
+    /// With one node: takes what a heartbeat that was sent at `sent` has seen. Returns whether a lead ended by that.
+    pub(crate) fn sees(&mut self, seen: &Seen, sent: StoreTime, now: StoreTime, exit: &Exit<'_>) -> bool {
         let Some(memory) = &mut self.memory else { return false };
-        match memory.alone.sees(seen, asked, now) {
+        match memory.alone.sees(seen, sent, now) {
             Sight::Nothing => false,
             Sight::Outlived => {
                 memory.kept = None;
-                let led = matches!(self.role, Role::Leads(_));
+                let led = matches!(self.role, Role::Leader(_));
                 if led {
                     self.lose_lead(now, exit);
                 }
                 led
             }
             Sight::Stranger(next) => {
-                if let Role::Asks(asking) = &self.role
-                    && asking.candidate.begins() != Some(next)
+                if let Role::Candidate(campaign) = &self.role
+                    && campaign.candidate.begins() != Some(next)
                 {
                     self.role = Role::Standby;
                 }
@@ -96,7 +96,7 @@ impl Proposer {
 
     fn known(&self) -> Known {
         let read = self.memory.as_ref().map_or(0, |memory| memory.token);
-        let drawn = if let Role::Leads(lead) = &self.role { lead.token() } else { 0 };
+        let drawn = if let Role::Leader(lead) = &self.role { lead.token() } else { 0 };
         Known { highest: self.highest, token: read.max(drawn) }
     }
 
@@ -116,7 +116,7 @@ impl Proposer {
         let known = self.known();
         let Some(memory) = &mut self.memory else { return Begun::Nothing };
         // An attempt that was not to begin this membership was given up.
-        if matches!(&self.role, Role::Asks(asking) if now < asking.until) {
+        if matches!(&self.role, Role::Candidate(campaign) if now < campaign.until) {
             return Begun::Nothing;
         }
         match memory.alone.decides(known, situation) {
@@ -144,7 +144,7 @@ impl Proposer {
         match kept.recalled(ballot, admission, &renewals, now) {
             Ok(lead) => {
                 memory.begins(&lead, now);
-                self.role = Role::Leads(Box::new(lead));
+                self.role = Role::Leader(Box::new(lead));
                 Begun::Recalled
             }
             Err(why) => {

@@ -71,10 +71,10 @@ pub struct Parcel {
 #[cbor(flat)]
 #[cbor(context_bound = "AsMut<Entries>")]
 pub enum Frame {
-    /// Asks the leader of a partition for some work.
+    /// Forwards work to the leader of a partition.
     #[n(0)]
     Forward {
-        /// Tells the sender which question a reply belongs to.
+        /// Tells the sender which work a reply belongs to.
         #[n(0)]
         number: u64,
         /// The partition.
@@ -93,7 +93,7 @@ pub enum Frame {
     /// The reply to a `Forward`.
     #[n(1)]
     Reply {
-        /// That of the question.
+        /// That of the work.
         #[n(0)]
         number: u64,
         /// The partition's time when the work was begun or refused; zero from who does not lead.
@@ -178,7 +178,7 @@ pub enum Frame {
         /// The partition.
         #[n(0)]
         partition: u16,
-        /// The ballot of the leader that asked.
+        /// The ballot of the leader that hands over.
         #[n(1)]
         ballot: Ballot,
     },
@@ -197,7 +197,7 @@ pub struct LastEnds {
     pub ends: Vec<(FencingToken, StoreTime)>,
 }
 
-/// What a leader is asked for.
+/// What is forwarded to a leader.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat)]
 pub enum Work {

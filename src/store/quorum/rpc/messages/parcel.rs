@@ -8,7 +8,7 @@ use crate::store::quorum::{nodes::client::PARCEL_BYTES_MAX, paxos::ballot::Serve
 use minicbor::{Decoder, Encode};
 use std::mem;
 
-/// Room for a question or two, or for their replies.
+/// Room for a command or two, or for their replies.
 const PARCEL_BYTES_USUAL: usize = 512;
 
 impl Parcel {

@@ -145,7 +145,7 @@ impl Bridge {
         for lane in std::mem::take(&mut self.lanes).into_values() {
             for work in std::iter::once(lane.work).chain(lane.behind) {
                 if let Work::Run(job) = work {
-                    exit.refuse(job.asker, time, Refusal::NotLeader);
+                    exit.refuse(job.reply_to, time, Refusal::NotLeader);
                 }
             }
         }
@@ -243,7 +243,7 @@ impl Lead {
         match (state, work) {
             (Ok(_), work) => self.perform((&name, hash), work, now, exit),
             // The node did nothing, and neither did the rules.
-            (Err(()), Work::Run(job)) => exit.refuse(job.asker, self.time.at(now), Refusal::Unheard),
+            (Err(()), Work::Run(job)) => exit.refuse(job.reply_to, self.time.at(now), Refusal::Unheard),
             (Err(()), Work::Queue(..) | Work::Poll | Work::Settle) => {}
         }
         self.after_step((&name, hash), &step.wish, state, now);

@@ -26,7 +26,7 @@ use crate::{
                 recovery::Admission,
             },
             proposer::{
-                delivery::{Asker, Confirmed},
+                delivery::{Confirmed, ReplyTo},
                 leading::{Recovered, SILENCE_MAX},
                 waiters::{Carried, QueuePlace},
             },
@@ -120,8 +120,8 @@ impl Bench {
     fn run(&mut self, command: Command) -> Answered {
         let (reply, answered) = oneshot::channel();
         let not_after = self.lead.time(self.now).after(COMMAND_WINDOW);
-        let asker = Asker::Here(reply, Instant::now());
-        let job = Job { name: name(), hash: 0, command, from: ME, not_after, asker };
+        let reply_to = ReplyTo::Caller(reply, Instant::now());
+        let job = Job { name: name(), hash: 0, command, from: ME, not_after, reply_to };
         self.with_exit(|lead, now, exit| lead.submit(job, now, exit));
         answered
     }

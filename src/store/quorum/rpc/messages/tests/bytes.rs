@@ -49,7 +49,7 @@ fn acquire() -> Acquire {
     Acquire { call: call(), terms, wait: true, candidate }
 }
 
-fn ask(command: Command) -> Frame {
+fn forward(command: Command) -> Frame {
     let not_after = StoreTime::from_micros(1_000_000);
     Frame::Forward { number: 9, partition: 17, ballot: ballot(), not_after, work: Work::Run(name(), command) }
 }
@@ -62,9 +62,9 @@ fn a_parcel_begins_with_its_layout_and_its_sender() {
 
 #[test]
 fn asks_and_replies() {
-    assert_eq!(bytes_of(ask(Command::Acquire(acquire()))), ACQUIRE);
-    assert_eq!(bytes_of(ask(Command::Release(LeaseId(id(3))))), RELEASE);
-    assert_eq!(bytes_of(ask(Command::Claim(call(), acquire().candidate))), CLAIM);
+    assert_eq!(bytes_of(forward(Command::Acquire(acquire()))), ACQUIRE);
+    assert_eq!(bytes_of(forward(Command::Release(LeaseId(id(3))))), RELEASE);
+    assert_eq!(bytes_of(forward(Command::Claim(call(), acquire().candidate))), CLAIM);
     let grant = Grant {
         lease_id: LeaseId(id(3)),
         grant_id: GrantId(id(4)),
