@@ -64,7 +64,7 @@ pub enum Unbound {
 pub enum Bound {
     /// It is bound, alone or beside calls of the same number.
     Yes,
-    /// It is bound, and the attempt of this number, last carried by this replica, no longer is.
+    /// It is bound, and the attempt of this number, which waited on this replica, no longer is.
     TookOver(u32, ReplicaId),
     /// A newer attempt is bound. Nothing was changed.
     Overtaken,
@@ -92,13 +92,13 @@ impl Binding {
         self.attempt
     }
 
-    /// The server replica that carries its calls; of several, the one that came last.
+    /// The server replica that its calls wait on; of several, the one that came last.
     pub const fn replica(&self) -> ReplicaId {
         self.replica
     }
 
-    /// Has it carried by this replica.
-    pub fn carry(&mut self, replica: ReplicaId) {
+    /// Its calls wait on this replica from now on.
+    pub fn move_to(&mut self, replica: ReplicaId) {
         self.replica = replica;
     }
 

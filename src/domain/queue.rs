@@ -99,10 +99,10 @@ impl Queue {
         Some(bound)
     }
 
-    /// Has a queued request carried by this replica, which keeps its place.
-    pub fn carry(&mut self, request: RequestId, replica: ReplicaId) {
+    /// A queued request waits on this replica from now on, and keeps its place.
+    pub fn move_to(&mut self, request: RequestId, replica: ReplicaId) {
         let Some(mut waiter) = self.remove(request) else { return };
-        waiter.binding.carry(replica);
+        waiter.binding.move_to(replica);
         self.file(request, &waiter);
         self.waiters.insert(request, waiter);
     }

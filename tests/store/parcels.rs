@@ -75,7 +75,7 @@ async fn until_nobody_listens(from: &impl NodeClient, to: ServerId) {
     timeout(PATIENCE, ended).await.unwrap();
 }
 
-/// `one` and `other` are the carriers of these servers, and `from` is that of a third one. They have two nodes.
+/// `one` and `other` are the node clients of these servers, and `from` is that of a third one. They have two nodes.
 async fn parcels_reach_whom_they_are_for(from: &impl NodeClient, one: &impl NodeClient, other: &impl NodeClient) {
     assert!(!from.publish(0, ONE, b"early".to_vec()).await.unwrap(), "nobody listens");
     let (mut to_one, mut to_other) = (one.listen(0, ONE), other.listen(0, OTHER));

@@ -74,7 +74,7 @@ impl Turn<'_> {
         // The server of its newest call is silent, and this call of the same attempt came through another one.
         // mutant: claim does not move its request
         if is_left && let Some(queue) = &mut self.lock.queue {
-            queue.carry(request, self.replica);
+            queue.move_to(request, self.replica);
         }
         // Its offer lapsed, or a server with another call of it declined the offer: this call is alive.
         // mutant: claim forgets those who missed

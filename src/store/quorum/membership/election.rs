@@ -225,16 +225,16 @@ impl Election {
         std::iter::once(self.me).chain(others.map(|(server, _)| *server))
     }
 
-    /// The other servers through which calls may wait, or waited a moment ago. One that has left is not waited for,
+    /// The gateways: the other servers that calls may wait on, or did a moment ago. One that has left is not waited for,
     /// which it says with its last heartbeat: until then it presents the places that it keeps.
-    pub(crate) fn carriers(&self, now: Instant) -> Vec<ServerId> {
+    pub(crate) fn gateways(&self, now: Instant) -> Vec<ServerId> {
         let is_heard_out = |left: Instant| now.duration_since(left) >= LAST_WORDS_TIME_MAX;
         let has_left = |peer: &Peer| peer.told.left && peer.left.is_none_or(is_heard_out);
         // One that was seen first a moment ago may have waiters already.
         let is_young = |peer: &Peer| peer.heard.is_none() && now.duration_since(peer.first_seen) < KNOWN_AFTER;
         let may_live = |peer: &Peer| peer.lives(now) || is_young(peer);
-        let carriers = self.servers.iter().filter(|(_, peer)| may_live(peer) && !has_left(peer));
-        carriers.map(|(server, _)| *server).collect()
+        let gateways = self.servers.iter().filter(|(_, peer)| may_live(peer) && !has_left(peer));
+        gateways.map(|(server, _)| *server).collect()
     }
 
     /// What a server that lives told last.

@@ -1,6 +1,6 @@
 //! Delivery of committed outcomes: to calls, streams and watchers of this server, and to other servers.
 
-use super::waiters::{Carried, QueuePlace};
+use super::local_waiters::{LocalWaiters, QueuePlace};
 use crate::{
     domain::{
         binding::Binding,
@@ -45,8 +45,8 @@ impl Delivery {
 
     /// The ways out of a partition through which these calls wait. To be taken before the clock is read for what it is
     /// used for.
-    pub(crate) fn exit<'a>(&'a self, carried: &'a Mutex<Carried>) -> Exit<'a> {
-        Exit { me: self.me, notices: &*self.notices, transport: &self.transport, carried, since: Instant::now() }
+    pub(crate) fn exit<'a>(&'a self, local_waiters: &'a Mutex<LocalWaiters>) -> Exit<'a> {
+        Exit { me: self.me, notices: &*self.notices, transport: &self.transport, local_waiters, since: Instant::now() }
     }
 
     /// Sends what there is to other servers. Never ends.
@@ -66,8 +66,8 @@ pub(crate) struct Exit<'a> {
     pub(crate) me: ServerId,
     pub(crate) notices: &'a dyn Notices,
     pub(crate) transport: &'a Transport,
-    /// The calls that wait through this server.
-    pub(crate) carried: &'a Mutex<Carried>,
+    /// The calls that wait on this server.
+    pub(crate) local_waiters: &'a Mutex<LocalWaiters>,
     /// A moment before the clock was read for the turns that this is for: what a lease has left counts from here.
     pub(crate) since: Instant,
 }
@@ -121,16 +121,16 @@ impl Exit<'_> {
         if !self.notices.is_alive(request, attempt) {
             return None;
         }
-        let carried = self.carried.lock();
+        let local_waiters = self.local_waiters.lock();
         binding.calls().iter().find_map(|id| {
             let call = Call { request, attempt, id: *id };
-            Some(Next { call, candidate: carried.get(call)?.candidate })
+            Some(Next { call, candidate: local_waiters.get(call)?.candidate })
         })
     }
 
     /// Gives a call that waits here the outcome of a claim that the leader made for it.
     pub(crate) fn claimed(&self, call: Call, claimed: Timed<AcquireOutcome>) {
-        self.carried.lock().remove(call);
+        self.local_waiters.lock().remove(call);
         // If it does not wait any more, its cleanup has been posted, or will be.
         self.notices.claimed(call, claimed);
     }
@@ -181,14 +181,14 @@ impl Exit<'_> {
 
     /// Takes what became of a call that this server presented to the leader with this ballot.
     pub(crate) fn settle_presented(&self, ballot: Ballot, call: Call, outcome: AcquireOutcome, place: u64) {
-        let mut carried = self.carried.lock();
+        let mut local_waiters = self.local_waiters.lock();
         // What an older leader says does not count: the call is presented to its successor.
-        let Some(sent) = carried.presented_at(call, ballot) else { return };
+        let Some(sent) = local_waiters.presented_at(call, ballot) else { return };
         if outcome == AcquireOutcome::Queued {
-            carried.queued_again(call, (ballot, place));
+            local_waiters.queued_again(call, (ballot, place));
         } else {
-            carried.remove(call);
-            drop(carried);
+            local_waiters.remove(call);
+            drop(local_waiters);
             // If it does not wait any more, its cleanup has been posted, or will be.
             self.notices.claimed(call, Timed { sent, outcome });
         }

@@ -285,7 +285,7 @@ impl Proposer {
     /// Leads no more, and does not campaign.
     pub(crate) fn resign(&mut self, now: StoreTime, exit: &Exit<'_>) {
         if let Role::Leader(mut lead) = std::mem::replace(&mut self.role, Role::Standby) {
-            exit.carried.lock().keep(lead.kept_places(), Instant::now());
+            exit.local_waiters.lock().keep(lead.kept_places(), Instant::now());
             match &mut self.memory {
                 Some(memory) => memory.keep(lead, now, exit),
                 None => lead.refuse_held(now, exit),

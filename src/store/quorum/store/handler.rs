@@ -162,7 +162,7 @@ impl<C: NodeClient> QuorumStore<C> {
     pub(super) fn notices_missed(&self, from: ServerId) {
         self.delivery.lost();
         for part in self.parts.iter().filter(|part| part.leader.lock().is_some_and(|it| it.ballot.server == from)) {
-            let calls: Vec<_> = part.carried.lock().calls().collect();
+            let calls: Vec<_> = part.local_waiters.lock().calls().collect();
             for call in calls {
                 self.delivery.notices.look_again(call.request, call.attempt);
             }
@@ -174,11 +174,11 @@ impl<C: NodeClient> QuorumStore<C> {
         let Some(part) = self.parts.get(partition) else { return };
         let mut proposer = part.proposer.lock();
         if let Some(lead) = proposer.lead().filter(|lead| lead.ballot() < ballot) {
-            part.carried.lock().keep(lead.kept_places(), Instant::now());
+            part.local_waiters.lock().keep(lead.kept_places(), Instant::now());
         }
     }
 
-    /// Presents to this leader the calls that wait through this server. `is_awaited`: the leader waits for the last of
+    /// Presents to this leader the calls that wait on this server. `is_awaited`: the leader waits for the last of
     /// them, also if there are none.
     pub(super) fn present(&self, partition: usize, known: Known, is_awaited: bool) {
         let ballot = known.ballot;
@@ -186,8 +186,8 @@ impl<C: NodeClient> QuorumStore<C> {
         let Ok(number) = u16::try_from(partition) else { return };
         let (waiters, not_after) = {
             // Read under the mutex: who is dropped leaves this list first, so the tombstone outlasts this.
-            let mut carried = part.carried.lock();
-            (carried.present_to(ballot, Instant::now()), known.at(self.clock.now()).after(COMMAND_WINDOW))
+            let mut local_waiters = part.local_waiters.lock();
+            (local_waiters.present_to(ballot, Instant::now()), known.at(self.clock.now()).after(COMMAND_WINDOW))
         };
         let mut frames: Vec<_> = waiters.chunks(WAITERS_PER_FRAME).map(<[_]>::to_vec).collect();
         if frames.is_empty() && is_awaited {

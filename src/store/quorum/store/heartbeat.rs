@@ -87,7 +87,7 @@ impl<C: NodeClient> QuorumStore<C> {
 
     /// Acts on what heartbeats have shown.
     fn look_around(&self, now: Instant) {
-        let (living, carriers, told, leaders) = {
+        let (living, gateways, told, leaders) = {
             let mut election = self.membership.election.lock();
             election.forget_gone(now).into_iter().for_each(|server| self.delivery.transport.forget(server));
             let mine = |notices: &[(ServerId, u64)]| {
@@ -99,7 +99,7 @@ impl<C: NodeClient> QuorumStore<C> {
                 .map(|(server, told)| (server, told.watches, told.count, mine(&told.notices)))
                 .collect();
             let leaders: Vec<_> = (0..self.driver.mark.partitions).map(|at| election.leader(at, now)).collect();
-            (living, election.carriers(now).into_iter().collect(), told, leaders)
+            (living, election.gateways(now).into_iter().collect(), told, leaders)
         };
         for (server, watches, count, sent) in told {
             self.delivery.transport.watches(server, count, watches);
@@ -112,7 +112,7 @@ impl<C: NodeClient> QuorumStore<C> {
                 Some(known) => self.note_leader(at, known),
                 None => self.forget_dead(at, &living),
             }
-            self.look_after(at, &living, &carriers, now);
+            self.look_after(at, &living, &gateways, now);
         }
         self.driver.wake_all();
     }
@@ -138,7 +138,7 @@ impl<C: NodeClient> QuorumStore<C> {
             // What the leader before had to tell may be lost with it.
             self.delivery.lost();
             // It may be known again after a while in which its hints went astray.
-            for call in part.carried.lock().queued_at(known.ballot) {
+            for call in part.local_waiters.lock().queued_at(known.ballot) {
                 self.delivery.notices.look_again(call.request, call.attempt);
             }
         }
@@ -157,16 +157,16 @@ impl<C: NodeClient> QuorumStore<C> {
     }
 
     /// What a server does for a partition with each heartbeat.
-    fn look_after(&self, at: usize, living: &BTreeSet<ServerId>, carriers: &BTreeSet<ServerId>, now: Instant) {
+    fn look_after(&self, at: usize, living: &BTreeSet<ServerId>, gateways: &BTreeSet<ServerId>, now: Instant) {
         let part = &self.parts[at];
         let number = u16::try_from(at).unwrap_or(u16::MAX);
-        part.carried.lock().forget_dropped(now);
+        part.local_waiters.lock().forget_dropped(now);
         if let Some(lead) = part.proposer.lock().lead() {
             let exit = self.exit(at);
             let clock = self.clock.now();
             lead.hear_of(living.iter().copied(), clock, &exit);
             lead.found_dead(self.membership.election.lock().dead(now), clock);
-            lead.gathers_only_of(carriers, Place::hash_of, clock, &exit);
+            lead.gathers_only_of(gateways, Place::hash_of, clock, &exit);
             let heir = self.membership.election.lock().heir(number, self.is_leaving(), now);
             if let Some(heir) = heir.filter(|_| lead.may_hand_over(clock)) {
                 lead.begin_hand_over(heir, clock);
@@ -184,7 +184,7 @@ impl<C: NodeClient> QuorumStore<C> {
 
     /// Has the calls claim again whose last claim failed.
     fn claim_again(&self, at: usize) {
-        let calls = self.parts[at].carried.lock().take_to_claim();
+        let calls = self.parts[at].local_waiters.lock().take_to_claim();
         calls.into_iter().for_each(|call| self.delivery.notices.look_again(call.request, call.attempt));
     }
 
@@ -194,7 +194,7 @@ impl<C: NodeClient> QuorumStore<C> {
         let Some(lead) = proposer.lead() else { return };
         let (ballot, number) = (lead.ballot(), u16::try_from(at).unwrap_or(u16::MAX));
         self.parts.metrics.leads_begun.inc();
-        let others = self.membership.election.lock().carriers(Instant::now());
+        let others = self.membership.election.lock().gateways(Instant::now());
         lead.gather(others.iter().copied(), now);
         if !others.is_empty() {
             // One of them may have left a moment ago.
@@ -203,7 +203,7 @@ impl<C: NodeClient> QuorumStore<C> {
         for server in others {
             self.delivery.transport.send(server, Frame::Gather { partition: number, ballot, now: lead.time(now) });
         }
-        let own = self.parts[at].carried.lock().present_to(ballot, exit.since);
+        let own = self.parts[at].local_waiters.lock().present_to(ballot, exit.since);
         lead.presents(self.delivery.me, (own, true), Place::hash_of, now, exit);
         self.parts[at].leader.lock().take_if(|known| known.ballot < ballot);
         self.delivery.lost();

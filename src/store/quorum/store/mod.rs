@@ -168,7 +168,7 @@ impl<C: NodeClient> QuorumStore<C> {
 
     /// To be taken before the clock is read for what it is used for.
     fn exit(&self, partition: usize) -> Exit<'_> {
-        self.delivery.exit(&self.parts[partition].carried)
+        self.delivery.exit(&self.parts[partition].local_waiters)
     }
 
     fn is_leaving(&self) -> bool {
@@ -195,7 +195,7 @@ impl<C: NodeClient> QuorumStore<C> {
         let sent = Instant::now();
         match self.claim_once(name, call, claim).await {
             Err(StoreError::Unavailable(_) | StoreError::TooLate | StoreError::OutcomeUnknown(_))
-                if self.parts[self.place(name).partition].carried.lock().claim_failed(call) =>
+                if self.parts[self.place(name).partition].local_waiters.lock().claim_failed(call) =>
             {
                 Ok(Timed { sent, outcome: AcquireOutcome::Queued.into() })
             }
@@ -210,7 +210,7 @@ impl<C: NodeClient> QuorumStore<C> {
             return Ok(answer);
         }
         let part = &self.parts[self.place(name).partition];
-        let acquire = part.carried.lock().get(call).cloned();
+        let acquire = part.local_waiters.lock().get(call).cloned();
         match acquire {
             Some(acquire) => self.execute(name, Command::Acquire(acquire)).await,
             None => Ok(answer),
@@ -246,7 +246,7 @@ impl<C: NodeClient> Store for QuorumStore<C> {
 
     fn post(&self, name: &LockName, command: Command) {
         if let Command::DropCall(call) = command {
-            self.parts[self.place(name).partition].carried.lock().drop_call(call, Instant::now());
+            self.parts[self.place(name).partition].local_waiters.lock().drop_call(call, Instant::now());
         }
         self.chores.add(Chore(name.clone(), command));
     }
@@ -256,7 +256,7 @@ impl<C: NodeClient> Store for QuorumStore<C> {
         let part = &self.parts[partition];
         match part.proposer.lock().lead() {
             Some(lead) => lead.ahead(name, hash, call),
-            None => part.carried.lock().ahead(call),
+            None => part.local_waiters.lock().ahead(call),
         }
     }
 

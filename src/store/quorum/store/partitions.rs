@@ -10,8 +10,8 @@ use crate::{
             message::{Answer, Request},
         },
         proposer::{
+            local_waiters::LocalWaiters,
             role::{Proposer, Tag},
-            waiters::Carried,
         },
     },
     sync::{Mutex, Notify},
@@ -25,8 +25,8 @@ use uuid::Uuid;
 /// order, and that of the election after them.
 pub(super) struct Part {
     pub(super) proposer: Mutex<Proposer>,
-    /// The calls that wait through this server.
-    pub(super) carried: Arc<Mutex<Carried>>,
+    /// The calls that wait on this server.
+    pub(super) local_waiters: Arc<Mutex<LocalWaiters>>,
     /// The other server that leads, if one is known.
     pub(super) leader: Mutex<Option<Known>>,
 }
@@ -46,7 +46,7 @@ impl Partitions {
     pub(super) fn new(partitions: u16, me: ServerId, nodes: usize, waiters_max: usize) -> Self {
         let part = |number| Part {
             proposer: Mutex::new(Proposer::new(number, me, nodes, waiters_max)),
-            carried: Arc::default(),
+            local_waiters: Arc::default(),
             leader: Mutex::default(),
         };
         Self::of((0..partitions).map(part).collect(), Arc::default())

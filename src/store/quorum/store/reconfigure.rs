@@ -1,6 +1,6 @@
 //! Reconfiguration: continues with another list of nodes after the replacement of a node.
 //!
-//! The server stays the same to clients and to other servers: it keeps its id, the calls that wait through it, and the
+//! The server stays the same to clients and to other servers: it keeps its id, the calls that wait on it, and the
 //! numbers of its heartbeats and notices. What it leads it leads no more, because nothing that it sent the nodes of
 //! the old list counts among those of the new one; it campaigns for the same lead there, by a ballot that it has never
 //! used.
@@ -35,7 +35,11 @@ impl<C: NodeClient> QuorumStore<C> {
             if has_led && !before.is_leaving() {
                 next.campaign(membership.election.lock().highest(number), now);
             }
-            Part { proposer: Mutex::new(next), carried: Arc::clone(&part.carried), leader: Mutex::default() }
+            Part {
+                proposer: Mutex::new(next),
+                local_waiters: Arc::clone(&part.local_waiters),
+                leader: Mutex::default(),
+            }
         };
         let each = (0..mark.partitions).zip(before.parts.iter()).map(part).collect();
         let mut parts = Partitions::of(each, Arc::clone(&before.parts.metrics));

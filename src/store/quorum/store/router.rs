@@ -17,8 +17,8 @@ use crate::{
             proposer::{
                 delivery::{Confirmed, ReplyTo},
                 leading::Job,
+                local_waiters::QueuePlace,
                 place::Place,
-                waiters::QueuePlace,
             },
             rpc::messages::{Done, Refusal, Work},
         },
@@ -62,11 +62,11 @@ impl<C: NodeClient> QuorumStore<C> {
                 Err(NotDone::NotThere(_)) => Box::pin(self.execute_at_next_leader(name, place, &command)).await?,
                 done => done?,
             };
-        let carried = &self.parts[place.partition].carried;
+        let local_waiters = &self.parts[place.partition].local_waiters;
         match command {
-            Command::Acquire(acquire) => carried.lock().acquired(name, acquire, queued_at, &outcome),
+            Command::Acquire(acquire) => local_waiters.lock().acquired(name, acquire, queued_at, &outcome),
             command @ (Command::Claim(..) | Command::GiveUp(_)) => {
-                carried.lock().answered(&command, queued_at, &outcome);
+                local_waiters.lock().answered(&command, queued_at, &outcome);
             }
             _ => {}
         }

@@ -281,13 +281,13 @@ fn waiters_are_awaited_of_who_may_live_until_it_has_left_and_was_heard_out() {
     let left = |count| Heartbeat { leaves: true, left: true, ..told(count) };
     let mut it = Election::new(ME, 3, PARTITIONS, at(0));
     all_show(&mut it, at(0), &votes(ballot(1, ME), 1), &[(OTHER, told(1)), (THIRD, left(9))]);
-    assert_eq!(it.carriers(at(0)), [OTHER], "one has just come, one left long ago");
-    assert_eq!(it.carriers(at(900)), [], "it never beat again");
+    assert_eq!(it.gateways(at(0)), [OTHER], "one has just come, one left long ago");
+    assert_eq!(it.gateways(at(900)), [], "it never beat again");
     all_show(&mut it, at(1_000), &votes(ballot(1, ME), 2), &[(OTHER, told(2))]);
-    assert_eq!(it.carriers(at(1_000)), [OTHER]);
+    assert_eq!(it.gateways(at(1_000)), [OTHER]);
     all_show(&mut it, at(1_300), &votes(ballot(1, ME), 3), &[(OTHER, left(3))]);
-    assert_eq!(it.carriers(at(1_399)), [OTHER], "what it said last may be on its way");
-    assert_eq!(it.carriers(at(1_400)), []);
+    assert_eq!(it.gateways(at(1_399)), [OTHER], "what it said last may be on its way");
+    assert_eq!(it.gateways(at(1_400)), []);
 }
 
 #[test]

@@ -161,7 +161,7 @@ impl Lead {
         self.locks.waited_for().flat_map(of_slot).collect()
     }
 
-    /// These servers live, so calls that wait through them may be served.
+    /// These servers live, so calls that wait on them may be served.
     pub(crate) fn hear_of(&mut self, servers: impl IntoIterator<Item = ServerId>, now: StoreTime, exit: &Exit<'_>) {
         let time = self.time.at(now);
         for server in servers {
@@ -173,21 +173,21 @@ impl Lead {
             }
             self.replicas.beat(replica, time);
         }
-        let before = self.carriers.len();
-        self.carriers.retain(|server| !self.replicas.is_gone(replica_of(*server), time));
-        if self.carriers.len() < before {
+        let before = self.gateways.len();
+        self.gateways.retain(|server| !self.replicas.is_gone(replica_of(*server), time));
+        if self.gateways.len() < before {
             // Each lock that somebody waits for is looked at, or the waiters of the dead server would count until a
             // command came.
             self.sweeps_from = Some(0);
         }
     }
 
-    /// These servers do not live any more: calls that wait through them are passed over. What one of them still says,
+    /// These servers do not live any more: calls that wait on them are passed over. What one of them still says,
     /// because it lives after all, is heard as ever.
     pub(crate) fn found_dead(&mut self, servers: impl IntoIterator<Item = ServerId>, now: StoreTime) {
         let time = self.time.at(now);
         for server in servers {
-            if self.replicas.found_dead(replica_of(server), time) && self.carriers.contains(&server) {
+            if self.replicas.found_dead(replica_of(server), time) && self.gateways.contains(&server) {
                 // A free lock may be offered to one of these calls.
                 self.sweeps_from = Some(0);
             }
@@ -271,7 +271,7 @@ mod tests {
                 proposer::{
                     delivery::ReplyTo,
                     leading::{Job, Recovered},
-                    waiters::Carried,
+                    local_waiters::LocalWaiters,
                 },
                 rpc::transport::Transport,
             },
@@ -313,9 +313,9 @@ mod tests {
             |_| 0,
         )
         .unwrap();
-        let (transport, carried) = (Transport::new(), Mutex::<Carried>::default());
+        let (transport, local_waiters) = (Transport::new(), Mutex::<LocalWaiters>::default());
         let (notices, since) = (TestNotices::default(), tokio::time::Instant::now());
-        let exit = Exit { me: ME, notices: &notices, transport: &transport, carried: &carried, since };
+        let exit = Exit { me: ME, notices: &notices, transport: &transport, local_waiters: &local_waiters, since };
         for (number, from) in [(1, ME), (2, OTHER), (3, ME), (4, OTHER)] {
             lead.submit(acquires(number, from, lead.time(now)), now, &exit);
         }

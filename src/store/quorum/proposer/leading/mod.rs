@@ -59,8 +59,8 @@ pub(crate) struct Lead {
     time: PartitionTime,
     /// When each server was heard of last.
     replicas: Replicas,
-    /// The other servers through which calls wait, or did.
-    carriers: BTreeSet<ServerId>,
+    /// The gateways: the other servers that calls wait on, or did.
+    gateways: BTreeSet<ServerId>,
     /// The slot from which on waiters of servers that are gone are deleted.
     sweeps_from: Option<usize>,
     /// The servers that this leader has ever heard of: a few bytes for each.
@@ -133,7 +133,7 @@ impl Lead {
             waiters_max,
             time,
             replicas: Replicas::many_beside(replica_of(ballot.server)),
-            carriers: BTreeSet::new(),
+            gateways: BTreeSet::new(),
             sweeps_from: None,
             heard: BTreeSet::new(),
             written_at: now,

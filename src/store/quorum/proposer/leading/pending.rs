@@ -15,7 +15,7 @@ use crate::{
             paxos::ballot::ServerId,
             proposer::{
                 delivery::{Exit, ReplyTo},
-                waiters::QueuePlace,
+                local_waiters::QueuePlace,
             },
             rpc::messages::{Done, Refusal},
         },

@@ -132,9 +132,9 @@ mod tests {
             Place::hash_of,
         )
         .unwrap();
-        let (transport, carried) = (Transport::new(), Mutex::default());
+        let (transport, local_waiters) = (Transport::new(), Mutex::default());
         let (notices, since) = (TestNotices::default(), tokio::time::Instant::now());
-        let exit = Exit { me: ME, notices: &notices, transport: &transport, carried: &carried, since };
+        let exit = Exit { me: ME, notices: &notices, transport: &transport, local_waiters: &local_waiters, since };
         lead.submit(acquires(1, now), now, &exit);
         let mut sent = Vec::new();
         while let Some((purpose, _)) = lead.next(0, now, || unreachable!("no snapshot is wanted")) {

@@ -20,7 +20,7 @@ use crate::{
             },
             proposer::{
                 delivery::ReplyTo,
-                waiters::{Carried, QueuePlace},
+                local_waiters::{LocalWaiters, QueuePlace},
             },
             rpc::{
                 messages::{LAST_ENDS_MAX, LastEnds},
@@ -44,7 +44,7 @@ struct Bench {
     lead: Lead,
     notices: TestNotices,
     transport: Transport,
-    carried: Mutex<Carried>,
+    local_waiters: Mutex<LocalWaiters>,
     since: Instant,
 }
 
@@ -74,13 +74,13 @@ impl Bench {
             |_| 0,
         )
         .unwrap();
-        let (transport, carried) = (Transport::new(), Mutex::default());
-        Self { lead, notices: TestNotices::default(), transport, carried, since: Instant::now() }
+        let (transport, local_waiters) = (Transport::new(), Mutex::default());
+        Self { lead, notices: TestNotices::default(), transport, local_waiters, since: Instant::now() }
     }
 
     fn with_exit<R>(&mut self, act: impl FnOnce(&mut Lead, &Exit<'_>) -> R) -> R {
-        let Self { lead, notices, transport, carried, since } = self;
-        act(lead, &Exit { me: ME, notices, transport, carried, since: *since })
+        let Self { lead, notices, transport, local_waiters, since } = self;
+        act(lead, &Exit { me: ME, notices, transport, local_waiters, since: *since })
     }
 
     fn submit(&mut self, from: ServerId, command: Command, at: StoreTime) {
@@ -89,12 +89,12 @@ impl Bench {
         self.with_exit(|lead, exit| lead.submit(job, at, exit));
     }
 
-    /// Queues a request that waits through a server.
+    /// Queues a request that waits on a server.
     fn queue(&mut self, number: u128, from: ServerId) {
         self.submit(from, Command::Acquire(acquire(number)), START);
         if from == ME && self.holder().is_some_and(|(holder, ..)| holder != number) {
             let at = QueuePlace { ballot: BALLOT, number: 1, ahead: 0 };
-            self.carried.lock().acquired(&name(), acquire(number), at, &AcquireOutcome::Queued.into());
+            self.local_waiters.lock().acquired(&name(), acquire(number), at, &AcquireOutcome::Queued.into());
         }
     }
 
@@ -147,8 +147,8 @@ fn a_release_and_the_next_lease_are_one_batch() {
     assert_eq!((*call, *sent), (acquire(2).call, bench.since), "the lease counts from before its turn");
     assert_eq!((grant.lease_id, grant.left), (acquire(2).candidate.lease_id, TTL));
     assert_eq!(bench.hints(), [], "it does not claim itself");
-    assert!(bench.carried.lock().get(acquire(2).call).is_none(), "it waits no more");
-    assert!(bench.carried.lock().get(acquire(3).call).is_some());
+    assert!(bench.local_waiters.lock().get(acquire(2).call).is_none(), "it waits no more");
+    assert!(bench.local_waiters.lock().get(acquire(3).call).is_some());
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn who_waits_elsewhere_or_cannot_read_is_offered_the_lock() {
     assert_eq!((stalled.holder(), stalled.hints()), (None, vec![2]));
     // As when the outcome of its acquire is still on the way to it.
     let mut early = held_with_waiters(&[ME]);
-    early.carried.lock().remove(acquire(2).call);
+    early.local_waiters.lock().remove(acquire(2).call);
     early.release(1);
     assert_eq!((early.holder(), early.hints()), (None, vec![2]));
 }
@@ -197,7 +197,7 @@ fn a_leader_that_is_deposed_tells_nobody_of_a_lease_and_the_call_is_presented_to
     bench.with_exit(|lead, exit| lead.refuse_held(START, exit));
     assert!(bench.notices.claimed.lock().is_empty());
     let next = Ballot { round: 2, server: OTHER };
-    let presented = bench.carried.lock().present_to(next, Instant::now());
+    let presented = bench.local_waiters.lock().present_to(next, Instant::now());
     assert_eq!(presented.iter().map(|waiter| waiter.acquire.call).collect::<Vec<_>>(), [acquire(2).call]);
 }
 

@@ -23,7 +23,7 @@ use crate::{
             paxos::ballot::ServerId,
             proposer::{
                 delivery::{Exit, ReplyTo},
-                waiters::QueuePlace,
+                local_waiters::QueuePlace,
             },
             rpc::{messages::Refusal, transport::replica_of},
         },
@@ -127,7 +127,7 @@ impl Lead {
         };
         let outcome = locks.with_lock(name, hash, turn);
         if outcome == Outcome::Acquire(AcquireOutcome::Queued) && from != self.ballot.server {
-            self.carriers.insert(from);
+            self.gateways.insert(from);
         }
         outcome
     }
@@ -155,7 +155,7 @@ impl Lead {
             now,
             replica: replica_of(from),
             replicas: &self.replicas,
-            carriers: &self.carriers,
+            gateways: &self.gateways,
             waiters_max: self.waiters_max,
             open: &mut self.open,
             bridge: self.bridge.as_deref(),
@@ -218,8 +218,8 @@ struct Turns<'a> {
     /// The server that sent the command.
     replica: ReplicaId,
     replicas: &'a Replicas,
-    /// Other servers through which calls wait.
-    carriers: &'a BTreeSet<ServerId>,
+    /// The gateways: the other servers that calls wait on.
+    gateways: &'a BTreeSet<ServerId>,
     waiters_max: usize,
     open: &'a mut Vec<Pending>,
     bridge: Option<&'a Bridge>,
@@ -290,9 +290,9 @@ impl Turns<'_> {
         outcome
     }
 
-    /// Has the calls of an attempt ask again, at all servers through which calls wait, `but` for one.
+    /// Has the calls of an attempt ask again, at this server and all gateways, `but` for one.
     fn tell_all(&self, request: RequestId, attempt: u32, but: Option<ReplicaId>) {
-        let servers = self.carriers.iter().copied().chain([self.exit.me]).map(replica_of);
+        let servers = self.gateways.iter().copied().chain([self.exit.me]).map(replica_of);
         for server in servers.filter(|server| Some(*server) != but) {
             self.exit.notice(Some(server), Notice::LookAgain(request, attempt));
         }

@@ -113,7 +113,7 @@ pub enum Frame {
         #[cbor(n(1), with = "list")]
         notices: Vec<Notice>,
     },
-    /// A new leader asks for the waiters of a partition that wait through the receiver.
+    /// A new leader asks for the waiters of a partition that wait on the receiver.
     #[n(3)]
     Gather {
         /// The partition.
@@ -312,7 +312,7 @@ pub struct Heartbeat {
     /// Whether it is about to leave, and takes no partition over.
     #[n(2)]
     pub leaves: bool,
-    /// Whether it has left: no call waits through it any more. Its last heartbeat says so.
+    /// Whether it has left: no call waits on it any more. Its last heartbeat says so.
     #[n(3)]
     pub left: bool,
     /// The partitions that it leads.

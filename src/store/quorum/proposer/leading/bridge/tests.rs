@@ -28,7 +28,7 @@ use crate::{
             proposer::{
                 delivery::{Confirmed, ReplyTo},
                 leading::{Recovered, SILENCE_MAX},
-                waiters::{Carried, QueuePlace},
+                local_waiters::{LocalWaiters, QueuePlace},
             },
             rpc::transport::Transport,
         },
@@ -56,7 +56,7 @@ struct Bench {
     now: StoreTime,
     notices: TestNotices,
     transport: Transport,
-    carried: Mutex<Carried>,
+    local_waiters: Mutex<LocalWaiters>,
 }
 
 fn name() -> LockName {
@@ -97,8 +97,8 @@ impl Bench {
         )
         .unwrap();
         let lead = lead.beside_classic(Some(&"lock:".into()));
-        let (notices, transport, carried) = (TestNotices::default(), Transport::new(), Mutex::default());
-        let mut bench = Self { lead, node, sent: Vec::new(), now, notices, transport, carried };
+        let (notices, transport, local_waiters) = (TestNotices::default(), Transport::new(), Mutex::default());
+        let mut bench = Self { lead, node, sent: Vec::new(), now, notices, transport, local_waiters };
         bench.settle();
         bench
     }
@@ -113,8 +113,8 @@ impl Bench {
     }
 
     fn with_exit<R>(&mut self, act: impl FnOnce(&mut Lead, StoreTime, &Exit<'_>) -> R) -> R {
-        let Self { lead, now, notices, transport, carried, .. } = self;
-        act(lead, *now, &Exit { me: ME, notices, transport, carried, since: Instant::now() })
+        let Self { lead, now, notices, transport, local_waiters, .. } = self;
+        act(lead, *now, &Exit { me: ME, notices, transport, local_waiters, since: Instant::now() })
     }
 
     fn run(&mut self, command: Command) -> Answered {
@@ -264,7 +264,7 @@ fn who_waits_gets_a_key_that_was_never_free() {
     bench.run(Command::Acquire(acquire(2, true)));
     bench.settle();
     let place = QueuePlace { ballot: BALLOT, number: 1, ahead: 0 };
-    bench.carried.lock().acquired(&name(), acquire(2, true), place, &AcquireOutcome::Queued.into());
+    bench.local_waiters.lock().acquired(&name(), acquire(2, true), place, &AcquireOutcome::Queued.into());
     bench.run(Command::Release(acquire(1, true).candidate.lease_id));
     assert_eq!((bench.holder(), bench.notices.hints.lock().len()), (None, 1), "the call is to claim");
     bench.run(Command::Claim(acquire(2, true).call, acquire(2, true).candidate));

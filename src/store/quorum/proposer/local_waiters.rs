@@ -1,9 +1,10 @@
-//! The calls that wait through this server in one partition: it presents them to each new leader.
+//! The calls that wait on this server in one partition: it presents them to each new leader.
 //!
-//! A queue lives in the memory of the partition's leader, and is lost with it. The server that carries a call knows
-//! what the call asked for and where it stood, so that the next leader can queue it again in the old order. A call that
-//! was dropped is presented too, for as long as the leader before kept its place: a server that hands over because it
-//! drains has just ended the calls that waited through it, and their clients are about to repeat them elsewhere.
+//! A queue lives in the memory of the partition's leader, and is lost with it. The server that a call waits on knows
+//! what the call asked for and where it stood, so that the next leader can queue it again in the old order. A
+//! call that was dropped is presented too, for as long as the leader before kept its place: a server that hands over
+//! because it drains has just ended the calls that waited on it, and their clients are about to repeat them
+//! elsewhere.
 
 use crate::domain::{
     command::{Acquire, Command, Outcome},
@@ -33,7 +34,7 @@ const PRESENTED_AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// The waiting calls of a partition, and those that were dropped a moment ago.
 #[derive(Debug, Default)]
-pub(crate) struct Carried(HashMap<Call, Waiting>);
+pub(crate) struct LocalWaiters(HashMap<Call, Waiting>);
 
 #[derive(Debug)]
 struct Waiting {
@@ -57,7 +58,7 @@ struct Presented {
     last: Instant,
 }
 
-impl Carried {
+impl LocalWaiters {
     /// Takes the outcome of an acquire that a leader confirmed, and its place if it is queued.
     pub(crate) fn acquired(&mut self, name: &LockName, acquire: Acquire, at: QueuePlace, outcome: &Outcome) {
         if *outcome == Outcome::Acquire(AcquireOutcome::Queued) {
@@ -206,7 +207,7 @@ mod tests {
     }
 
     /// A call that the leader of the first round has queued.
-    fn carried() -> (Carried, Call) {
+    fn one_waiter() -> (LocalWaiters, Call) {
         let request = RequestId(Uuid::from_u128(7));
         let call = Call { request, attempt: 1, id: CallId(1) };
         let candidate = Candidate { lease_id: LeaseId(request.0), grant_id: GrantId(request.0), attachment: None };
@@ -217,7 +218,7 @@ mod tests {
             metadata: Metadata::default(),
             min_token: 0,
         };
-        let mut it = Carried::default();
+        let mut it = LocalWaiters::default();
         let at = QueuePlace { ballot: ballot(1), number: 1, ahead: 0 };
         let name = LockName::new("lock").unwrap();
         let queued = Outcome::Acquire(AcquireOutcome::Queued);
@@ -227,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_lease_counts_from_the_first_time_that_its_call_was_presented_to_the_leader() {
-        let (mut it, call) = carried();
+        let (mut it, call) = one_waiter();
         let first = Instant::now();
         assert_eq!(it.present_to(ballot(2), first).len(), 1);
         assert_eq!(it.present_to(ballot(2), first + PRESENTED_AGAIN_AFTER / 2).len(), 0);
@@ -241,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_call_that_was_dropped_is_presented_for_as_long_as_its_place_is_kept() {
-        let (mut it, call) = carried();
+        let (mut it, call) = one_waiter();
         let dropped = Instant::now();
         it.drop_call(call, dropped);
         assert_eq!((it.get(call), it.ahead(call), it.calls().count()), (None, None, 0), "it does not wait any more");
@@ -261,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_claim_that_failed_is_repeated_once_while_the_call_waits() {
-        let (mut it, call) = carried();
+        let (mut it, call) = one_waiter();
         assert!(it.claim_failed(call));
         assert_eq!((it.take_to_claim(), it.take_to_claim()), (vec![call], vec![]));
         it.remove(call);
