@@ -36,8 +36,8 @@ const ENDED_BYTES: usize = 40;
 const ENDED_BATCHES: u64 = 4;
 /// Batches of a window.
 const WINDOW: u64 = 100;
-/// What a server tells with a beat, when it leads a third of 32 partitions.
-const TOLD_BYTES: usize = 400;
+/// The payload of a heartbeat when it leads a third of 32 partitions.
+const PAYLOAD_BYTES: usize = 400;
 /// Calls that are under way.
 const UNDER_WAY: usize = 4;
 
@@ -170,7 +170,7 @@ async fn measure_beats(redis: &Redis, connection: &Connection, partitions: u16, 
         partitions,
         fresh: Stamp(2),
         server: ServerId([server; 12]),
-        told: vec![number.to_le_bytes()[0]; TOLD_BYTES].into(),
+        payload: vec![number.to_le_bytes()[0]; PAYLOAD_BYTES].into(),
         gone: Vec::new(),
     };
     for server in 1..servers {
@@ -182,10 +182,10 @@ async fn measure_beats(redis: &Redis, connection: &Connection, partitions: u16, 
         let before = cpu(redis);
         for number in 0..WINDOW {
             let answers = answers(connection, &[heartbeat(0, number)]).await;
-            let [NodeAnswer::Heartbeats { partitions: seen, servers: told }] = &answers[..] else {
+            let [NodeAnswer::Heartbeats { partitions: seen, servers: payloads }] = &answers[..] else {
                 panic!("{answers:?}")
             };
-            assert_eq!((seen.len(), told.len()), (partitions.into(), servers.into()));
+            assert_eq!((seen.len(), payloads.len()), (partitions.into(), servers.into()));
         }
         all.push((cpu(redis) - before) / WINDOW as f64);
         scripts.push(within(redis) / WINDOW as f64);

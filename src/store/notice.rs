@@ -128,7 +128,7 @@ impl Notice {
     }
 
     /// Passes it on.
-    pub fn tell(self, notices: &dyn Notices) {
+    pub fn deliver_to(self, notices: &dyn Notices) {
         match self {
             Self::LookAgain(request, attempt) => notices.look_again(request, attempt),
             Self::LeaseEnded(attachment, end) => notices.lease_ended(attachment, end),

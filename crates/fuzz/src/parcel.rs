@@ -2,13 +2,13 @@
 
 use fencepost::testing::store::quorum::rpc::messages::{Frame, Heartbeat, LIST_MAX, Parcel, parcels};
 
-/// Any bytes as a parcel or as what a server told: each is decoded or refused. What is decoded is encoded to the same
+/// Any bytes as a parcel or as a heartbeat: each is decoded or refused. What is decoded is encoded to the same
 /// again, and packed into parcels of which each is read.
 pub fn parcel(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else { return };
     if kind % 2 == 1 {
-        let Ok(told) = Heartbeat::decode(bytes) else { return };
-        assert_eq!(Heartbeat::decode(&told.encode()).as_ref(), Ok(&told));
+        let Ok(heartbeat) = Heartbeat::decode(bytes) else { return };
+        assert_eq!(Heartbeat::decode(&heartbeat.encode()).as_ref(), Ok(&heartbeat));
         return;
     }
     let Ok(read) = Parcel::decode(bytes) else { return };

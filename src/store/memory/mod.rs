@@ -123,7 +123,7 @@ impl MemoryStore {
             classic: None,
         });
         let is_watched = self.notices.is_watched();
-        Notice::of(effects, &slot.name, &slot.lock, reason, is_watched, |_, notice| notice.tell(&*self.notices));
+        Notice::of(effects, &slot.name, &slot.lock, reason, is_watched, |_, notice| notice.deliver_to(&*self.notices));
         outcome
     }
 

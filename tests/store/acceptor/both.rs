@@ -101,11 +101,11 @@ impl Both {
             }
             Op::Snapshot { partition, ballot, put, many } => self.snapshot(*partition, *ballot, put, *many)?,
             Op::Mark(knows) => drop(self.send(vec![self.mark(*knows)])?),
-            Op::Beat { knows, partitions, server: number, told, gone } => {
+            Op::Beat { knows, partitions, server: number, payload, gone } => {
                 let ((cluster, list), fresh) = (self.knows(*knows), self.fresh());
                 let (server, gone) = (server(*number), gone.iter().map(|number| server(*number)).collect());
-                let (partitions, told) = (*partitions, told.as_slice().into());
-                self.send(vec![NodeRequest::Heartbeat { cluster, list, partitions, fresh, server, told, gone }])?;
+                let (partitions, payload) = (*partitions, payload.as_slice().into());
+                self.send(vec![NodeRequest::Heartbeat { cluster, list, partitions, fresh, server, payload, gone }])?;
             }
             Op::Prefix(knows, number) => {
                 let ((cluster, list), prefix) = (self.knows(*knows), ["", "lock:", "é{\n"][*number].into());

@@ -85,7 +85,7 @@ pub(crate) fn by_twin(node: &Node, lives: &[String]) -> Kept {
             kept.hashes.insert(key(&format!("t:{round:x}-{server}-{seq:x}-{:032x}", transfer.0)), hash(content));
         }
     }
-    let servers = node.servers.iter().map(|(server, told)| (server.0.to_vec(), told.to_vec()));
+    let servers = node.servers.iter().map(|(server, payload)| (server.0.to_vec(), payload.to_vec()));
     kept.hashes.insert(b"fp:q:servers".to_vec(), servers.collect());
     kept.hashes.retain(|_, content| !content.is_empty());
     kept

@@ -232,9 +232,9 @@ fn damage_is_an_answer_of_its_partition_alone() {
             assert_eq!(matches!(of_it, Err(NodeError::Corrupt(_))), expected, "{damage:?} {name}: {of_it:?}");
             assert!(matches!(of_other, Ok(NodeAnswer::OfPartition(_))), "{damage:?} {name}: {of_other:?}");
         }
-        let (server, told, gone) = (ServerId([1; 12]), b"here".as_slice().into(), Vec::new());
+        let (server, payload, gone) = (ServerId([1; 12]), b"here".as_slice().into(), Vec::new());
         let (cluster, list) = both.knows(Knows::It);
-        let heartbeat = NodeRequest::Heartbeat { cluster, list, partitions: 2, fresh: Stamp(5), server, told, gone };
+        let heartbeat = NodeRequest::Heartbeat { cluster, list, partitions: 2, fresh: Stamp(5), server, payload, gone };
         let [call] = &scripts::calls(&both.run_id, &[heartbeat]).unwrap()[..] else { panic!("one run") };
         let answers = call.answers(both.run(call)).unwrap();
         let [Ok(NodeAnswer::Heartbeats { partitions, servers })] = &answers[..] else { panic!("{answers:?}") };

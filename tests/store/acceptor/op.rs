@@ -71,7 +71,7 @@ pub(crate) enum Op {
     /// A mark.
     Mark(Knows),
     /// A beat.
-    Beat { knows: Knows, partitions: u16, server: u8, told: Vec<u8>, gone: Vec<u8> },
+    Beat { knows: Knows, partitions: u16, server: u8, payload: Vec<u8>, gone: Vec<u8> },
     /// One of three prefixes of classic keys.
     Prefix(Knows, usize),
     /// A classic client takes a key, with a text or with something else, or deletes it.
@@ -144,7 +144,9 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(partition, ballot, put, many)| Op::Snapshot { partition, ballot, put, many }),
         4 => any_knows.prop_map(Op::Mark),
         16 => (heartbeats, 1..=PARTITIONS + 2, 0..4_u8, vec(any::<u8>(), 0..90), vec(0..5_u8, 0..3))
-            .prop_map(|(knows, partitions, server, told, gone)| Op::Beat { knows, partitions, server, told, gone }),
+            .prop_map(|(knows, partitions, server, payload, gone)| {
+                Op::Beat { knows, partitions, server, payload, gone }
+            }),
         6 => (prefixes, 0..3_usize).prop_map(|(knows, number)| Op::Prefix(knows, number)),
         8 => (partition(), 0..CLASSIC_KEYS, classic)
             .prop_map(|(partition, key, what)| Op::Classic(partition, key, what)),

@@ -38,9 +38,9 @@ impl Cluster {
     }
 
     async fn run(&self, plan: &Rebuild) -> Result<(Mark, Vec<Rebuilt>), RebuildError> {
-        let (connected, mut told) = (self.connected().await, Vec::new());
-        let mark = plan.run(&connected, TOKEN, |_, rebuilt| told.push(rebuilt)).await?;
-        Ok((mark, told))
+        let (connected, mut rebuilt) = (self.connected().await, Vec::new());
+        let mark = plan.run(&connected, TOKEN, |_, partition| rebuilt.push(partition)).await?;
+        Ok((mark, rebuilt))
     }
 
     async fn connected(&self) -> Connected<impl NodeClient + use<>> {
@@ -100,10 +100,10 @@ async fn what_the_third_node_has_lives_on() {
     assert_down(&servers[0]).await;
     let plan = cluster.plan().await.unwrap();
     assert_eq!((&*plan.votes, plan.lacking), (&[PARTITIONS.into(), 0, 0][..], PARTITIONS.into()));
-    let (mark, told) = cluster.run(&plan).await.unwrap();
+    let (mark, rebuilt) = cluster.run(&plan).await.unwrap();
     assert_eq!((mark.list, &mark.members, mark.rebuild), (3, &cluster.mark.members, None));
-    assert_eq!(told.len(), usize::from(PARTITIONS));
-    assert!(told.iter().all(|it| it.from == 0 && it.token == TOKEN), "{told:?}");
+    assert_eq!(rebuilt.len(), usize::from(PARTITIONS));
+    assert!(rebuilt.iter().all(|it| it.from == 0 && it.token == TOKEN), "{rebuilt:?}");
     for server in &servers {
         server.until_list(3).await;
         assert_held(server, &held).await;
@@ -189,8 +189,8 @@ async fn the_best_copy_is_taken_also_from_a_node_that_does_not_vote() {
     cluster.redis[1].restart(true);
     cluster.redis[2].restart(true);
     cluster.redis[0].resume();
-    let (_, told) = cluster.rebuild().await.unwrap();
-    assert!(told.iter().any(|it| it.from == 1), "{told:?}");
+    let (_, rebuilt) = cluster.rebuild().await.unwrap();
+    assert!(rebuilt.iter().any(|it| it.from == 1), "{rebuilt:?}");
     let server = cluster.server(&[0, 1, 2]).await;
     assert_held(&server, &held).await;
     assert_held(&server, &later).await;
@@ -234,8 +234,8 @@ async fn a_partition_with_a_majority_is_left_alone() {
     let plan = cluster.plan().await.unwrap();
     let but_one = usize::from(PARTITIONS) - 1;
     assert_eq!((&*plan.votes, plan.lacking), (&[but_one + 1, but_one, but_one][..], 1));
-    let (_, told) = cluster.run(&plan).await.unwrap();
-    assert_eq!(told.len(), 1, "{told:?}");
+    let (_, rebuilt) = cluster.run(&plan).await.unwrap();
+    assert_eq!(rebuilt.len(), 1, "{rebuilt:?}");
     server.until_list(3).await;
     assert_held(&server, &held).await;
 }

@@ -2,8 +2,8 @@
 
 use crate::crowd::*;
 
-/// Who begins the next membership is settled within this time, where some server has the memory: all have told within a
-/// second, and beats are 0.3 s apart.
+/// Who begins the next membership is settled within this time, where some server has the memory: all have reported
+/// within a second, and beats are 0.3 s apart.
 const RECALLED_WITHIN: Duration = Duration::from_secs(3);
 /// The same, where nobody has it.
 const GONE_ON_WITHIN: Duration = Duration::from_secs(6);

@@ -19,7 +19,7 @@ use fencepost::testing::{
         quorum::{
             paxos::{
                 ballot::{Ballot, ServerId, Stamp},
-                recovery::OfStranger,
+                recovery::StrangerReport,
             },
             rpc::messages::{Done, Frame, Heartbeat, LastEnds, Led, Parcel, PresentedWaiter, Refusal, Work},
         },
@@ -171,10 +171,10 @@ fn frames() -> Vec<Frame> {
     frames
 }
 
-/// Parcels, and what servers tell with their beats. The first byte is the kind: 0 for a parcel, 1 for what one tells.
+/// Parcels and heartbeats. The first byte is the kind: 0 for a parcel, 1 for a heartbeat.
 pub fn parcels() -> Vec<Vec<u8>> {
     let of = |frames| [&[0], &Parcel { from: BALLOT.server, frames }.encode()[..]].concat();
-    let stranger = OfStranger {
+    let stranger = StrangerReport {
         partition: 1,
         next: Stamp(ID.as_u128()),
         memory: Some(BALLOT),
@@ -182,7 +182,7 @@ pub fn parcels() -> Vec<Vec<u8>> {
         highest: BALLOT,
         token: 2,
     };
-    let told = Heartbeat {
+    let heartbeat = Heartbeat {
         count: 3,
         watches: true,
         leaves: true,
@@ -192,6 +192,6 @@ pub fn parcels() -> Vec<Vec<u8>> {
         strangers: vec![stranger],
     };
     let mut seeds: Vec<_> = frames().into_iter().map(|frame| of(vec![frame])).collect();
-    seeds.extend([of(Vec::new()), of(frames().split_off(20)), [&[1], &told.encode()[..]].concat()]);
+    seeds.extend([of(Vec::new()), of(frames().split_off(20)), [&[1], &heartbeat.encode()[..]].concat()]);
     seeds
 }

@@ -163,7 +163,7 @@ impl Rebuild {
         &self,
         nodes: &Connected<impl NodeClient>,
         token: u64,
-        mut told: impl FnMut(u16, Rebuilt),
+        mut progress: impl FnMut(u16, Rebuilt),
     ) -> Result<Mark, RebuildError> {
         let list = |number, rebuild| Mark { list: number, rebuild, ..self.from.clone() };
         let own = list(self.from.list + 1, Some(random()));
@@ -182,7 +182,7 @@ impl Rebuild {
                 |seen: &InPartition| if let InPartition::Votes(promised) = seen { Some(*promised) } else { None };
             if seen().filter_map(promised).count() < majority(own.members.len()) {
                 let highest = seen().filter_map(promised).max().unwrap_or_default();
-                told(at, run.partition(at, highest, token).await?);
+                progress(at, run.partition(at, highest, token).await?);
             }
         }
         let next = list(own.list + 1, None);

@@ -30,7 +30,7 @@ const RANK_PAUSE: Duration = Duration::from_millis(400);
 const _: () = assert!(HEARTBEAT_PERIOD.as_millis() < RANK_PAUSE.as_millis());
 /// What a node showed so long ago does not count any more.
 const SIGHT_AGE_MAX: Duration = Duration::from_millis(900);
-/// What a server told that does not live is deleted at the nodes after so much silence.
+/// The heartbeat of a server that does not live is deleted at the nodes after so much silence.
 const GONE_AFTER: Duration = Duration::from_secs(30);
 /// The rates of two clocks differ by this part of them, at most: the drift of 1 % that a holder keeps back, too.
 const CLOCKS_DIFFER_BY: u32 = 100;
@@ -69,7 +69,7 @@ struct Sight {
 /// Another server, or this one.
 #[derive(Debug)]
 struct Peer {
-    told: Heartbeat,
+    heartbeat: Heartbeat,
     /// When that was heard, on the store's clock.
     clock: StoreTime,
     first_seen: Instant,
@@ -101,7 +101,7 @@ impl Peer {
 
     /// Whether it said that it leaves, and leads this partition no more.
     fn has_left(&self, partition: u16) -> bool {
-        self.told.leaves && !self.told.leads.iter().any(|led| led.partition == partition)
+        self.heartbeat.leaves && !self.heartbeat.leads.iter().any(|led| led.partition == partition)
     }
 }
 
@@ -114,12 +114,12 @@ struct Reached {
     promised: Ballot,
 }
 
-/// A partition's leader, as it told, and when that was heard.
+/// A partition's leader, as its heartbeat says, and when that was heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     /// Its ballot.
     pub(crate) ballot: Ballot,
-    /// The partition's time when the leader told, so not ahead of it.
+    /// The partition's time when the leader sent that, so not ahead of it.
     pub(crate) time: StoreTime,
     /// When this was heard, on the store's clock of this server.
     pub(crate) heard: StoreTime,
@@ -156,23 +156,25 @@ impl Election {
         partitions: Vec<Seen>,
         servers: Vec<(ServerId, Heartbeat)>,
     ) {
-        for (server, told) in servers.into_iter().filter(|(server, _)| *server != self.me) {
+        for (server, heartbeat) in servers.into_iter().filter(|(server, _)| *server != self.me) {
             let Some(peer) = self.servers.get_mut(&server) else {
                 let mut shown = vec![(0, None); self.nodes.len()];
-                shown[node] = (told.count, None);
-                self.servers
-                    .insert(server, Peer { told, clock, first_seen: now, heard: None, shown, gave: None, left: None });
+                shown[node] = (heartbeat.count, None);
+                self.servers.insert(
+                    server,
+                    Peer { heartbeat, clock, first_seen: now, heard: None, shown, gave: None, left: None },
+                );
                 continue;
             };
             match &mut peer.shown[node] {
                 // The first time that it is shown there, it may be old.
-                shown @ (0, _) => *shown = (told.count, None),
-                (count, rose) if *count < told.count => (*count, *rose) = (told.count, Some(now)),
+                shown @ (0, _) => *shown = (heartbeat.count, None),
+                (count, rose) if *count < heartbeat.count => (*count, *rose) = (heartbeat.count, Some(now)),
                 _ => {}
             }
-            if peer.told.count < told.count {
-                (peer.told, peer.clock, peer.heard) = (told, clock, Some(now));
-                if peer.told.left {
+            if peer.heartbeat.count < heartbeat.count {
+                (peer.heartbeat, peer.clock, peer.heard) = (heartbeat, clock, Some(now));
+                if peer.heartbeat.left {
                     peer.left.get_or_insert(now);
                 }
             }
@@ -225,11 +227,11 @@ impl Election {
         std::iter::once(self.me).chain(others.map(|(server, _)| *server))
     }
 
-    /// The gateways: the other servers that calls may wait on, or did a moment ago. One that has left is not waited for,
-    /// which it says with its last heartbeat: until then it presents the places that it keeps.
+    /// The gateways: the other servers that calls may wait on, or did a moment ago. One that has left is not waited
+    /// for, which it says with its last heartbeat: until then it presents the places that it keeps.
     pub(crate) fn gateways(&self, now: Instant) -> Vec<ServerId> {
         let is_heard_out = |left: Instant| now.duration_since(left) >= LAST_WORDS_TIME_MAX;
-        let has_left = |peer: &Peer| peer.told.left && peer.left.is_none_or(is_heard_out);
+        let has_left = |peer: &Peer| peer.heartbeat.left && peer.left.is_none_or(is_heard_out);
         // One that was seen first a moment ago may have waiters already.
         let is_young = |peer: &Peer| peer.heard.is_none() && now.duration_since(peer.first_seen) < KNOWN_AFTER;
         let may_live = |peer: &Peer| peer.lives(now) || is_young(peer);
@@ -237,10 +239,10 @@ impl Election {
         gateways.map(|(server, _)| *server).collect()
     }
 
-    /// What a server that lives told last.
-    pub(crate) fn told(&self, now: Instant) -> impl Iterator<Item = (ServerId, &Heartbeat)> {
+    /// The last heartbeat of each server that lives.
+    pub(crate) fn heartbeats(&self, now: Instant) -> impl Iterator<Item = (ServerId, &Heartbeat)> {
         let living = self.servers.iter().filter(move |(_, peer)| peer.lives(now));
-        living.map(|(server, peer)| (*server, &peer.told))
+        living.map(|(server, peer)| (*server, &peer.heartbeat))
     }
 
     /// The servers whose heartbeats the nodes may forget. A server that was away itself has to look for as long first.
@@ -320,7 +322,7 @@ impl Election {
     /// How many servers but this one campaign before this server. One that was seen first a moment ago may live.
     fn rank(&self, partition: u16, but: Option<ServerId>, now: Instant) -> u32 {
         let mine = weight(self.me, partition);
-        let may_campaign = |peer: &Peer| peer.silent_for(now) < SILENCE_MAX && !peer.told.leaves;
+        let may_campaign = |peer: &Peer| peer.silent_for(now) < SILENCE_MAX && !peer.heartbeat.leaves;
         let is_before = |server: ServerId| Some(server) != but && weight(server, partition) > mine;
         let before = self.servers.iter().filter(|(server, peer)| is_before(**server) && may_campaign(peer));
         u32::try_from(before.count()).unwrap_or(u32::MAX)
@@ -334,7 +336,7 @@ impl Election {
         let settled = |peer: &Peer| leaves || is_past(peer.first_seen) && peer.gave.is_none_or(is_past);
         // Calls wait for a hand-over to a dead server, so one that can wait is not begun if a heartbeat is late.
         let within = if leaves { SILENCE_MAX } else { LATE_AFTER };
-        let lives = |peer: &Peer| peer.reaches_majority(within, now) && !peer.told.leaves;
+        let lives = |peer: &Peer| peer.reaches_majority(within, now) && !peer.heartbeat.leaves;
         let others = self.servers.iter().filter(|(_, peer)| lives(peer) && settled(peer)).map(|(server, _)| *server);
         let best = others.max_by_key(|server| weight(*server, partition))?;
         (leaves || weight(best, partition) > weight(self.me, partition)).then_some(best)
@@ -343,22 +345,22 @@ impl Election {
     /// Whether a server came that this one will know in a moment, and that can lead then.
     pub(crate) fn may_come(&self, now: Instant) -> bool {
         let is_known = |peer: &Peer| peer.lives(now) && peer.reaches_majority(SILENCE_MAX, now);
-        let came = |peer: &Peer| !peer.told.leaves && now.duration_since(peer.first_seen) < SILENCE_MAX;
+        let came = |peer: &Peer| !peer.heartbeat.leaves && now.duration_since(peer.first_seen) < SILENCE_MAX;
         self.servers.values().any(|peer| came(peer) && !is_known(peer))
     }
 
     /// Notes that a server leaves, before its heartbeats say so.
     pub(crate) fn leaves(&mut self, server: ServerId) {
         if let Some(peer) = self.servers.get_mut(&server) {
-            peer.told.leaves = true;
+            peer.heartbeat.leaves = true;
         }
     }
 
-    /// The leader of a partition by what living servers told; of several, the one with the highest ballot.
+    /// The leader of a partition by the heartbeats of living servers; of several, the one with the highest ballot.
     pub(crate) fn leader(&self, partition: u16, now: Instant) -> Option<Known> {
         let living = self.servers.iter().filter(|(_, peer)| peer.lives(now));
         let leads = living.filter_map(|(server, peer)| {
-            let Led { round, now: time, .. } = peer.told.leads.iter().find(|led| led.partition == partition)?;
+            let Led { round, now: time, .. } = peer.heartbeat.leads.iter().find(|led| led.partition == partition)?;
             Some(Known { ballot: Ballot { round: *round, server: *server }, time: *time, heard: peer.clock })
         });
         leads.max_by_key(|known| known.ballot)

@@ -57,7 +57,7 @@ pub(crate) trait Partitions: Sync {
     fn broke(&self, node: usize, partition: usize) -> bool;
 }
 
-/// What a heartbeat showed: how far each partition is, and what each server told last.
+/// What a heartbeat showed: how far each partition is, and the last payload of each server.
 pub(crate) type Heartbeats = (Vec<Seen>, Vec<(ServerId, Bytes)>);
 
 /// The nodes of a store, with what is on its way to them.

@@ -90,7 +90,7 @@ impl Candidate {
     }
 
     /// The membership that it is to begin, if it is an attempt at a node that lost its memory. Any other attempt is to
-    /// be given up when such a node is seen: what it reads may be older than what this server tells the others.
+    /// be given up when such a node is seen: what it reads may be older than what this server reports.
     pub fn begins(&self) -> Option<Stamp> {
         match self.round {
             Round::ReadingKept { next, .. } => Some(next),

@@ -56,7 +56,7 @@ pub enum NodeRequest {
         /// The server's prefix; empty if it goes by none.
         prefix: Arc<str>,
     },
-    /// A server tells the others that it lives, and asks what they tell. Answers: Heartbeats, Unmarked, Other, List.
+    /// A server tells the others that it lives, and reads what they tell. Answers: Heartbeats, Unmarked, Other, List.
     Heartbeat {
         /// The cluster that the server means.
         cluster: ClusterId,
@@ -68,9 +68,9 @@ pub enum NodeRequest {
         fresh: Stamp,
         /// The server.
         server: ServerId,
-        /// What it tells the other servers. Nodes do not look into it.
-        told: Bytes,
-        /// Servers that have been silent for long: what they told is deleted.
+        /// What it tells the other servers. Nodes do not decode it.
+        payload: Bytes,
+        /// Servers that have been silent for long: their payloads are deleted.
         gone: Vec<ServerId>,
     },
 }
@@ -86,7 +86,7 @@ pub enum NodeAnswer {
     Heartbeats {
         /// Where the node stands in each partition, by its number.
         partitions: Vec<Seen>,
-        /// What each server told, the asking one too.
+        /// The payload of the last heartbeat of each server, the sender too.
         servers: Vec<(ServerId, Bytes)>,
     },
     /// The prefix that is fixed.
@@ -109,7 +109,7 @@ pub struct Node {
     pub mark: Option<Mark>,
     /// Its share of each partition of which it ever got a request.
     pub partitions: BTreeMap<u16, Acceptor>,
-    /// What each server told with its last heartbeat.
+    /// The payload of the last heartbeat of each server.
     pub servers: BTreeMap<ServerId, Bytes>,
     /// Partitions whose data somebody has damaged, and how. Nothing is done there; the others are not affected.
     pub damaged: BTreeMap<u16, Arc<str>>,
@@ -162,10 +162,10 @@ impl Node {
             NodeRequest::Prefix { cluster, list, prefix } => self.refusal(*cluster, *list).unwrap_or_else(|| {
                 NodeAnswer::Prefix(Arc::clone(self.prefix.get_or_insert_with(|| Arc::clone(prefix))))
             }),
-            NodeRequest::Heartbeat { cluster, list, partitions, fresh, server, told, gone } => {
+            NodeRequest::Heartbeat { cluster, list, partitions, fresh, server, payload, gone } => {
                 self.refusal(*cluster, *list).unwrap_or_else(|| {
                     self.servers.retain(|server, _| !gone.contains(server));
-                    self.servers.insert(*server, told.clone());
+                    self.servers.insert(*server, payload.clone());
                     let see = |at| match self.damaged.get(&at) {
                         Some(why) => Seen::Broken(Arc::clone(why)),
                         None => self.partitions.entry(at).or_default().seen(present, *fresh),

@@ -1,8 +1,8 @@
 //! One node: who goes on with a partition whose only node lost its memory, and with what.
 //!
 //! No other node could confirm a leader to the node, so the servers agree. Each keeps what it has of the partition in
-//! memory until it sees that somebody else went on from there ([`Alone::sees`]), and tells the others about it
-//! ([`Alone::tells`]). When all living servers have told, the one with the memory of the highest ballot begins the
+//! memory until it sees that somebody else went on from there ([`Alone::sees`]), and reports it to the others
+//! ([`Alone::report`]). When all living servers have reported, the one with the memory of the highest ballot begins the
 //! node's next membership with that; if nobody has it, one goes on with what the node kept ([`Alone::decides`]). The
 //! first start is this case: nobody has any memory, and the node is empty. Who was second learns it from
 //! [`Leader::is_over`].
@@ -23,11 +23,11 @@ use std::{
 
 /// What a server knows of a partition whose only node lost its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct OfStranger {
+pub struct StrangerReport {
     /// The partition.
     #[n(0)]
     pub partition: u16,
-    /// The node's next membership: what was told before the node named it does not count.
+    /// The node's next membership: what was reported before the node named it does not count.
     #[n(1)]
     pub next: Stamp,
     /// The ballot of what the server has in memory, if it has any.
@@ -45,14 +45,14 @@ pub struct OfStranger {
 }
 
 /// How long servers are waited for after a loss of memory. The node forgot who is there, too: in this time each server
-/// that lives has told three times.
+/// that lives has reported three times.
 pub const TELLING_TIME: Duration = Duration::from_secs(1);
 
 /// How long somebody with the memory of the highest ballot is waited for. After that, what the node kept has to do.
 pub const MEMORY_WAIT: Duration = Duration::from_secs(3);
 
-/// The same for a server that has told that it has that memory, and has been silent since: writing all of it back may
-/// keep it busy.
+/// The same for a server that has reported that it has that memory, and has been silent since: writing all of it back
+/// may keep it busy.
 pub const BUSY_WAIT: Duration = Duration::from_secs(10);
 
 /// What one server knows of a partition that one node keeps.
@@ -94,7 +94,7 @@ pub enum Sight {
     /// Somebody else went on with the partition: the server leads it no more, and drops its memory of it.
     Outlived,
     /// The node lost its memory, and this names its next membership. An attempt to lead that is not to begin it
-    /// ([`crate::store::quorum::paxos::candidate::Candidate::begins`]) is given up before this server tells anything.
+    /// ([`crate::store::quorum::paxos::candidate::Candidate::begins`]) is given up before this server reports anything.
     Stranger(Stamp),
 }
 
@@ -107,13 +107,13 @@ pub struct Known {
     pub token: u64,
 }
 
-/// What servers have told about a partition, as the last heartbeat shows it, and the time.
+/// What servers have reported of a partition, as the last heartbeat shows it, and the time.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
     /// The time on this server's clock.
     pub now: StoreTime,
-    /// What each server told, this one too.
-    pub told: &'a BTreeMap<ServerId, OfStranger>,
+    /// What each server reported, this one too.
+    pub reports: &'a BTreeMap<ServerId, StrangerReport>,
     /// The servers that live: also one that the node forgot and that this server has seen alive within the time in
     /// which a server is taken for dead.
     pub living: &'a BTreeSet<ServerId>,
@@ -126,7 +126,7 @@ pub struct Situation<'a> {
 /// What a server does about a node that lost its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decision {
-    /// Nothing, for now: not all have told, or it is for another server to do.
+    /// Nothing, for now: not all have reported, or it is for another server to do.
     Wait,
     /// Begins the node's next membership with all that it has in memory.
     Recall(Admission),
@@ -211,13 +211,13 @@ impl Alone {
         Sight::Nothing
     }
 
-    /// What this server tells the others with its next heartbeat, if the node has lost its memory.
-    pub fn tells(&self, partition: u16, known: Known) -> Option<OfStranger> {
+    /// What this server reports with its next heartbeat, if the node has lost its memory.
+    pub fn report(&self, partition: u16, known: Known) -> Option<StrangerReport> {
         let Stranger { next, .. } = self.stranger?;
         let memory = self.memory();
         let written = self.written.max(memory.unwrap_or_default());
         let highest = self.highest.max(known.highest).max(written);
-        Some(OfStranger { partition, next, memory, written, highest, token: known.token })
+        Some(StrangerReport { partition, next, memory, written, highest, token: known.token })
     }
 
     /// What to do about a node that has lost its memory. Asked after each heartbeat; whoever does what it says asks no
@@ -225,26 +225,26 @@ impl Alone {
     pub fn decides(&self, known: Known, situation: &Situation<'_>) -> Decision {
         let Some(Stranger { next, kept, since }) = self.stranger else { return Decision::Wait };
         let waited = situation.now.since(since);
-        // What was told before the loss does not count: it may also have come back with a backup.
-        let told = |server: &ServerId| situation.told.get(server).filter(|told| told.next == next);
+        // What was reported before the loss does not count: it may also have come back with a backup.
+        let report = |server: &ServerId| situation.reports.get(server).filter(|report| report.next == next);
         let is_begun = self.memory.is_some_and(|memory| memory.origin == Origin::Begins(next));
-        let Some(mine) = told(&self.me) else { return Decision::Wait };
-        if is_begun || waited < TELLING_TIME || situation.living.iter().any(|server| told(server).is_none()) {
+        let Some(mine) = report(&self.me) else { return Decision::Wait };
+        if is_begun || waited < TELLING_TIME || situation.living.iter().any(|server| report(server).is_none()) {
             return Decision::Wait;
         }
-        // Who has told and lives no more is heard, too.
-        let all = || situation.told.values().filter(|told| told.next == next);
-        let written = all().map(|told| told.written.max(told.memory.unwrap_or_default())).fold(kept, Ballot::max);
-        let above = all().map(|told| told.highest).fold(self.highest.max(known.highest).max(written), Ballot::max);
-        let token = all().map(|told| told.token).fold(known.token, u64::max);
+        // Who has reported and lives no more is heard, too.
+        let all = || situation.reports.values().filter(|report| report.next == next);
+        let written = all().map(|report| report.written.max(report.memory.unwrap_or_default())).fold(kept, Ballot::max);
+        let above = all().map(|report| report.highest).fold(self.highest.max(known.highest).max(written), Ballot::max);
+        let token = all().map(|report| report.token).fold(known.token, u64::max);
         let skip = token.max(situation.clocks.tokens_above(waited));
         let admission = Admission { next, above, skip };
         let has_last = |memory: Option<Ballot>| memory.is_some_and(|memory| memory >= written);
         if has_last(self.memory()) && mine.memory == self.memory() {
             return Decision::Recall(admission);
         }
-        let is_there = |server| told(server).is_some_and(|told| has_last(told.memory));
-        let wait = if all().any(|told| has_last(told.memory)) { BUSY_WAIT } else { MEMORY_WAIT };
+        let is_there = |server| report(server).is_some_and(|report| has_last(report.memory));
+        let wait = if all().any(|report| has_last(report.memory)) { BUSY_WAIT } else { MEMORY_WAIT };
         // Nobody knows the last tokens.
         let wait = wait.max(situation.clocks.apart());
         if situation.living.iter().any(is_there) || waited < wait.saturating_add(situation.turn) {

@@ -98,11 +98,11 @@ impl Exit<'_> {
     /// Passes a notice on to the server that it is for, or an event to all that watch.
     pub(crate) fn notice(&self, to: Option<ReplicaId>, notice: Notice) {
         match to.map(server_of) {
-            Some(server) if server == self.me => notice.tell(self.notices),
+            Some(server) if server == self.me => notice.deliver_to(self.notices),
             Some(server) => self.transport.notify(server, notice),
             None => {
                 self.transport.notify_watching(&notice);
-                notice.tell(self.notices);
+                notice.deliver_to(self.notices);
             }
         }
     }

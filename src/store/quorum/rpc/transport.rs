@@ -61,7 +61,7 @@ struct Outgoing {
 struct Received {
     notices: u64,
     /// How many the sender said it had sent, one heartbeat ago.
-    told: u64,
+    announced: u64,
     /// The number of that heartbeat, and when it was heard.
     heartbeat: u64,
     heard: Option<Instant>,
@@ -211,7 +211,7 @@ impl Transport {
     /// Takes how many notices a server says it has sent by this heartbeat. True if some are missing that it had sent a
     /// heartbeat's period ago: younger ones may be on their way. (One goes to each node, so one may follow another at
     /// once.)
-    pub(crate) fn told(&self, from: ServerId, heartbeat: u64, sent: u64, now: Instant) -> bool {
+    pub(crate) fn announced(&self, from: ServerId, heartbeat: u64, sent: u64, now: Instant) -> bool {
         let mut received = self.received.lock();
         let received = received.entry(from).or_default();
         if heartbeat <= received.heartbeat
@@ -219,10 +219,10 @@ impl Transport {
         {
             return false;
         }
-        let is_missing = received.notices < received.told;
+        let is_missing = received.notices < received.announced;
         // They are missed once.
-        received.notices = received.notices.max(received.told);
-        (received.told, received.heartbeat, received.heard) = (sent, heartbeat, Some(now));
+        received.notices = received.notices.max(received.announced);
+        (received.announced, received.heartbeat, received.heard) = (sent, heartbeat, Some(now));
         is_missing
     }
 

@@ -161,7 +161,7 @@ impl<C: Connect> ClusterStore<C> {
     /// Runs the store, and its successor when the cluster has a newer list. Never ends.
     async fn follow(&self, mut store: QuorumStore<C::Nodes>, mut connected: Connected<C::Nodes>) {
         loop {
-            self.tell(&store.driver.mark);
+            self.log_configuration(&store.driver.mark);
             let present = Arc::new(store);
             *self.store.write() = Some(Arc::clone(&present));
             let (next, mark) = tokio::select! {
@@ -199,7 +199,7 @@ impl<C: Connect> ClusterStore<C> {
     /// The nodes of the cluster's list, which has at least this number. `given` were members at some time; these
     /// `names` are asked first.
     async fn find(&self, given: &[Arc<str>], names: &[Arc<str>], list_min: u64) -> (Connected<C::Nodes>, Mark) {
-        let (mut search, mut told) = (Search::new(&self.connect, names), None);
+        let (mut search, mut logged) = (Search::new(&self.connect, names), None);
         let mut empty_since = None;
         loop {
             let agreed = search.look().await.and_then(|sight| sight.agreed(given));
@@ -230,15 +230,15 @@ impl<C: Connect> ClusterStore<C> {
             }
             match found {
                 Ok(found) => return found,
-                Err(why) if told.as_ref() == Some(&why) => {}
+                Err(why) if logged.as_ref() == Some(&why) => {}
                 Err(why) if list_min > 0 => {
                     let advice = "if a replacement or a rebuild was interrupted, repeat the command";
                     tracing::warn!(target: TARGET, %why, advice, "this server cannot use the newer member list yet");
-                    told = Some(why);
+                    logged = Some(why);
                 }
                 Err(why) => {
                     tracing::warn!(target: TARGET, %why, "the store cannot be used yet");
-                    told = Some(why);
+                    logged = Some(why);
                 }
             }
             sleep(FIND_PAUSE).await;
@@ -273,8 +273,8 @@ impl<C: Connect> ClusterStore<C> {
         Ok(())
     }
 
-    /// Logs the members.
-    fn tell(&self, mark: &Mark) {
+    /// Logs the configuration.
+    fn log_configuration(&self, mark: &Mark) {
         let Mark { cluster, list, members, .. } = mark;
         let store = format_args!("{:032x}", cluster.0);
         if members.iter().all(|member| self.given.contains(member)) {

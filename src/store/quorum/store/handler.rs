@@ -154,7 +154,7 @@ impl<C: NodeClient> QuorumStore<C> {
             self.notices_missed(from);
         }
         for notice in notices {
-            notice.tell(&*self.delivery.notices);
+            notice.deliver_to(&*self.delivery.notices);
         }
     }
 

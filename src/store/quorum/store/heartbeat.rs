@@ -3,15 +3,18 @@
 use super::QuorumStore;
 use crate::{
     domain::time::StoreTime,
-    store::quorum::{
-        membership::election::{Known, SILENCE_MAX},
-        nodes::client::NodeClient,
-        paxos::{
-            ballot::{ServerId, Stamp},
-            node::{Mark, NodeRequest},
+    store::{
+        content::Bytes,
+        quorum::{
+            membership::election::{Known, SILENCE_MAX},
+            nodes::client::NodeClient,
+            paxos::{
+                ballot::{ServerId, Stamp},
+                node::{Mark, NodeRequest},
+            },
+            proposer::{delivery::Exit, place::Place, role::Proposer},
+            rpc::messages::{Frame, HEARTBEAT_PERIOD, Heartbeat},
         },
-        proposer::{delivery::Exit, place::Place, role::Proposer},
-        rpc::messages::{Frame, HEARTBEAT_PERIOD, Heartbeat},
     },
 };
 use futures_util::future::join_all;
@@ -48,18 +51,19 @@ impl<C: NodeClient> QuorumStore<C> {
         let (sent, sent_at) = (Instant::now(), self.clock.now());
         let Mark { cluster, list, partitions, .. } = self.driver.mark;
         let (fresh, server) = (Stamp(Uuid::new_v4().as_u128()), self.delivery.me);
-        let (told, gone) = (self.tell(self.clock.now()).encode().into(), self.membership.election.lock().gone(sent));
-        let request = NodeRequest::Heartbeat { cluster, list, partitions, fresh, server, told, gone };
+        let (payload, gone) =
+            (self.own_heartbeat(self.clock.now()).encode().into(), self.membership.election.lock().gone(sent));
+        let request = NodeRequest::Heartbeat { cluster, list, partitions, fresh, server, payload, gone };
         let Some((partitions, servers)) = self.driver.heartbeat(node, request).await else { return false };
-        let read = |(server, told): (ServerId, crate::store::content::Bytes)| match Heartbeat::decode(&told) {
-            Ok(told) => Some((server, told)),
+        let read = |(server, payload): (ServerId, Bytes)| match Heartbeat::decode(&payload) {
+            Ok(heartbeat) => Some((server, heartbeat)),
             Err(why) => {
                 tracing::debug!(%why, "cannot read the heartbeat of another server");
                 None
             }
         };
         let servers: Vec<_> = servers.into_iter().filter_map(read).collect();
-        let told = if self.has_one_node() { servers.clone() } else { Vec::new() };
+        let heartbeats = if self.has_one_node() { servers.clone() } else { Vec::new() };
         if self.has_one_node() {
             self.sees(&partitions, sent_at);
         }
@@ -67,13 +71,13 @@ impl<C: NodeClient> QuorumStore<C> {
         self.membership.election.lock().saw(node, (sent, now, clock), partitions, servers);
         self.look_around(now);
         if self.has_one_node() {
-            self.note_loss(&told, (now, clock)).await;
+            self.note_loss(&heartbeats, (now, clock)).await;
         }
         true
     }
 
     /// What this server tells all others now.
-    fn tell(&self, now: StoreTime) -> Heartbeat {
+    fn own_heartbeat(&self, now: StoreTime) -> Heartbeat {
         Heartbeat {
             count: self.membership.next_heartbeat(),
             watches: self.delivery.notices.is_watched(),
@@ -81,29 +85,29 @@ impl<C: NodeClient> QuorumStore<C> {
             left: self.membership.has_left(),
             leads: self.parts.iter().filter_map(|part| Some(part.proposer.lock().lead()?.led(now))).collect(),
             notices: self.delivery.transport.notices_sent(),
-            strangers: self.parts.iter().filter_map(|part| part.proposer.lock().tells()).collect(),
+            strangers: self.parts.iter().filter_map(|part| part.proposer.lock().report()).collect(),
         }
     }
 
     /// Acts on what heartbeats have shown.
     fn look_around(&self, now: Instant) {
-        let (living, gateways, told, leaders) = {
+        let (living, gateways, heartbeats, leaders) = {
             let mut election = self.membership.election.lock();
             election.forget_gone(now).into_iter().for_each(|server| self.delivery.transport.forget(server));
             let mine = |notices: &[(ServerId, u64)]| {
                 notices.iter().find(|(server, _)| *server == self.delivery.me).map_or(0, |(_, sent)| *sent)
             };
             let living: BTreeSet<ServerId> = election.living(now).collect();
-            let told: Vec<_> = election
-                .told(now)
-                .map(|(server, told)| (server, told.watches, told.count, mine(&told.notices)))
+            let heartbeats: Vec<_> = election
+                .heartbeats(now)
+                .map(|(server, it)| (server, it.watches, it.count, mine(&it.notices)))
                 .collect();
             let leaders: Vec<_> = (0..self.driver.mark.partitions).map(|at| election.leader(at, now)).collect();
-            (living, election.gateways(now).into_iter().collect(), told, leaders)
+            (living, election.gateways(now).into_iter().collect(), heartbeats, leaders)
         };
-        for (server, watches, count, sent) in told {
+        for (server, watches, count, sent) in heartbeats {
             self.delivery.transport.watches(server, count, watches);
-            if self.delivery.transport.told(server, count, sent, now) {
+            if self.delivery.transport.announced(server, count, sent, now) {
                 self.notices_missed(server);
             }
         }

@@ -9,7 +9,7 @@ use crate::{
         paxos::{
             acceptor::Seen,
             ballot::ServerId,
-            recovery::{MEMORY_WAIT, OfStranger, Situation},
+            recovery::{MEMORY_WAIT, Situation, StrangerReport},
             wall_clocks::WallClocks,
         },
         proposer::role::Begun,
@@ -30,8 +30,8 @@ const NODE: usize = 0;
 /// silent because this one was busy.
 #[derive(Debug)]
 pub(super) struct Loss {
-    /// What each server told, by partition.
-    told: BTreeMap<u16, BTreeMap<ServerId, OfStranger>>,
+    /// What each server reported, by partition.
+    reports: BTreeMap<u16, BTreeMap<ServerId, StrangerReport>>,
     living: BTreeSet<ServerId>,
     /// How long this server lets others go first, by partition.
     turns: BTreeMap<u16, Duration>,
@@ -56,26 +56,30 @@ impl<C: NodeClient> QuorumStore<C> {
         }
     }
 
-    /// Takes what all have told of a loss, by a heartbeat whose reply came at `now`.
+    /// Takes what all have reported of a loss, by a heartbeat whose reply came at `now`.
     pub(super) async fn note_loss(&self, servers: &[(ServerId, Heartbeat)], (now, at): (Instant, StoreTime)) {
-        let mut told: BTreeMap<u16, BTreeMap<ServerId, OfStranger>> = BTreeMap::new();
-        for (server, all) in servers {
-            for of_stranger in &all.strangers {
-                told.entry(of_stranger.partition).or_default().insert(*server, *of_stranger);
+        let mut reports: BTreeMap<u16, BTreeMap<ServerId, StrangerReport>> = BTreeMap::new();
+        for (server, heartbeat) in servers {
+            for report in &heartbeat.strangers {
+                reports.entry(report.partition).or_default().insert(*server, *report);
             }
         }
-        if told.is_empty() {
+        if reports.is_empty() {
             self.loss.send_if_modified(|loss| loss.take().is_some());
             return;
         }
         let (living, turns) = {
             let election = self.membership.election.lock();
-            (election.living(now).collect(), told.keys().map(|number| (*number, election.turn(*number, now))).collect())
+            (
+                election.living(now).collect(),
+                reports.keys().map(|number| (*number, election.turn(*number, now))).collect(),
+            )
         };
         // A server that does not know the node's clock leaves it to another one, or to its next heartbeat.
         if let Some(wall) = self.driver.client.wall_clock(NODE).await {
             let clocks = WallClocks::of(self.clock.now(), [wall]);
-            let is_known = self.loss.send_replace(Some(Arc::new(Loss { told, living, turns, at, clocks }))).is_some();
+            let is_known =
+                self.loss.send_replace(Some(Arc::new(Loss { reports, living, turns, at, clocks }))).is_some();
             if !is_known && clocks.apart() > MEMORY_WAIT {
                 tracing::warn!(
                     differ_by = ?clocks.apart(),
@@ -123,12 +127,12 @@ impl<C: NodeClient> QuorumStore<C> {
 
     fn begin_membership(&self, partition: u16, loss: &Loss) -> Begun {
         let (at, living) = (usize::from(partition), &loss.living);
-        let (Some(part), Some(told), Some(turn)) =
-            (self.parts.get(at), loss.told.get(&partition), loss.turns.get(&partition))
+        let (Some(part), Some(reports), Some(turn)) =
+            (self.parts.get(at), loss.reports.get(&partition), loss.turns.get(&partition))
         else {
             return Begun::Nothing;
         };
-        let situation = Situation { now: loss.at, told, living, turn: *turn, clocks: loss.clocks };
+        let situation = Situation { now: loss.at, reports, living, turn: *turn, clocks: loss.clocks };
         let mut proposer = part.proposer.lock();
         let exit = self.exit(at);
         let now = self.clock.now();

@@ -142,11 +142,11 @@ impl State {
         let token = |token| if self.key.has_no_told_tokens { 0 } else { token };
         key.extend([server.is_paused.into(), one_up(server.works_with), memory, server.seen.round, top]);
         key.push(token(server.token));
-        match server.told {
-            Some(told) if self.stands().is_none() || low(told.0.next) == 0 => {
-                let (told, round) = (told.0, |ballot: Option<_>| ballot.unwrap_or_default());
-                key.extend([low(told.next) + 1, told.written.round, told.highest.round, token(told.token)]);
-                key.push(round(told.memory.map(|ballot| ballot.round)));
+        match server.report {
+            Some(report) if self.stands().is_none() || low(report.0.next) == 0 => {
+                let (report, round) = (report.0, |ballot: Option<_>| ballot.unwrap_or_default());
+                key.extend([low(report.next) + 1, report.written.round, report.highest.round, token(report.token)]);
+                key.push(round(report.memory.map(|ballot| ballot.round)));
             }
             _ => key.push(0),
         }

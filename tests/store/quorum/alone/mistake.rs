@@ -11,7 +11,7 @@ use fencepost::testing::store::quorum::paxos::{
     ballot::{Ballot, Position, ServerId, Stamp, TransferId},
     leader::Purpose,
     message::{Answer, Request},
-    recovery::{Admission, OfStranger, Renumbering},
+    recovery::{Admission, Renumbering, StrangerReport},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ use std::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mistake {
-    /// The highest ballot that a server tells as written is one that was only promised.
+    /// The highest ballot that a server reports as written is one that was only promised.
     KnownByPromise,
     /// A leader drops its memory when it is refused, before its successor has read.
     ForgetsAtNo,
@@ -30,15 +30,15 @@ pub(crate) enum Mistake {
     LeavesAtOnce,
     /// A server says that it has the memory only when its first batch is acknowledged.
     ClaimsAtAck,
-    /// A leader begins the next membership without waiting for what the others tell.
+    /// A leader begins the next membership without waiting for what the others report.
     AsksNobody,
-    /// What servers told before the loss counts.
-    TellsBefore,
+    /// What servers reported before the loss counts.
+    ReportsBefore,
     /// A leader begins the next membership with what is acknowledged, under its old ballot: answers may be late.
     AdmitsCommitted,
     /// A leader begins the next membership under its old ballot.
     SameBallot,
-    /// The same, and what a server reads counts although it told that it has no memory of it.
+    /// The same, and what a server reads counts although it reported that it has no memory of it.
     SameBallotLate,
     /// Only who goes on with what the node kept skips tokens.
     NoSkipByLeader,
@@ -73,9 +73,9 @@ impl Mistake {
             Self::ClaimsAtAck if server.works_with.is_some_and(|attempt| world.ballot(attempt) < written) => {
                 server.works_with = None;
             }
-            Self::TellsBefore => {
+            Self::ReportsBefore => {
                 let memory = server.alone.memory();
-                server.told = Some(Heartbeat(OfStranger {
+                server.report = Some(Heartbeat(StrangerReport {
                     partition: 0,
                     next: Stamp(0),
                     memory,
@@ -88,21 +88,21 @@ impl Mistake {
         }
     }
 
-    /// A server looks at what the others told for this membership.
+    /// A server looks at what the others reported for this membership.
     pub(crate) fn listens(
         self,
         state: &State,
         server: usize,
         next: Stamp,
-        told: &mut BTreeMap<ServerId, OfStranger>,
+        reports: &mut BTreeMap<ServerId, StrangerReport>,
         living: &mut BTreeSet<ServerId>,
     ) {
         match self {
-            Self::TellsBefore => told.values_mut().for_each(|told| told.next = next),
+            Self::ReportsBefore => reports.values_mut().for_each(|report| report.next = next),
             Self::AsksNobody => {
                 let (it, me) = (&state.servers[server], server_id(server));
-                if let (Some(_), Some(mine)) = (state.leads(it), it.alone.tells(0, it.known())) {
-                    (*told, *living) = ([(me, mine)].into(), [me].into());
+                if let (Some(_), Some(mine)) = (state.leads(it), it.alone.report(0, it.known())) {
+                    (*reports, *living) = ([(me, mine)].into(), [me].into());
                 }
             }
             _ => {}

@@ -167,7 +167,7 @@ fn mistakes_against_exclusion() {
     found(Mistake::AdmitsCommitted, short(world(&[0, 1, 1], LOSS)));
     found(Mistake::AsksNobody, short(world(&[0, 1, 0], LOSS)));
     found(Mistake::ClaimsAtAck, short(world(&[0, 1, 0], LOSS)));
-    found_if_long(Mistake::TellsBefore, short(world(&[0, 1, 0], LOSS)));
+    found_if_long(Mistake::ReportsBefore, short(world(&[0, 1, 0], LOSS)));
     found_if_long(Mistake::LeavesAtOnce, short(world(&[0, 1, 0], Faults { leaves: 1, ..LOSS })));
     for mistake in [Mistake::KnownByPromise, Mistake::ForgetsAtNo, Mistake::DropsAtPromise] {
         found_if_long(mistake, short(world(&[0, 1, 0, 1], LOSS)));

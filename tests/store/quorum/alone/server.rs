@@ -193,8 +193,8 @@ impl World {
         (*state.servers[server] != *before).then_some(())
     }
 
-    /// It sees that the node lost its memory, and tells the others what it has.
-    pub(crate) fn tell(&self, state: &mut State, server: usize) -> Option<()> {
+    /// It sees that the node lost its memory, and reports what it has.
+    pub(crate) fn report(&self, state: &mut State, server: usize) -> Option<()> {
         if state.stands().is_some() {
             return None;
         }
@@ -210,29 +210,29 @@ impl World {
             state.server(server).works_with = None;
         }
         let it = state.server(server);
-        let mut told = it.alone.tells(0, it.known())?;
+        let mut report = it.alone.report(0, it.known())?;
         if self.is(Mistake::KnownByPromise) {
-            told.written = told.highest;
+            report.written = report.highest;
         }
-        it.told = Some(Heartbeat(told));
+        it.report = Some(Heartbeat(report));
         (!was_named || *state.servers[server] != *before).then_some(())
     }
 
     /// It begins the node's next membership, if that is for it to do.
     pub(crate) fn admit(&self, state: &mut State, server: usize) -> Option<()> {
         let next = state.named().filter(|_| state.stands().is_none())?;
-        let (mut told, it) = (state.told(), &state.servers[server]);
+        let (mut reports, it) = (state.reports(), &state.servers[server]);
         // What it has not seen it does not decide. (What it decided before may arrive now, in vain.)
-        it.alone.tells(0, it.known()).filter(|mine| mine.next == next)?;
+        it.alone.report(0, it.known()).filter(|mine| mine.next == next)?;
         let lives = |server: &usize| !state.servers[*server].is_paused;
         let mut living = (0..self.servers).filter(lives).map(server_id).collect();
         if let Some(mistake) = self.mistake {
-            mistake.listens(state, server, next, &mut told, &mut living);
+            mistake.listens(state, server, next, &mut reports, &mut living);
         }
         let wall = if self.has_clock { state.drawn - TOKENS_FROM } else { 0 };
         let clocks = WallClocks::of(StoreTime::from_micros(wall), [wall]);
         let now = LATER.after(BUSY_WAIT);
-        let situation = Situation { now, told: &told, living: &living, turn: Duration::ZERO, clocks };
+        let situation = Situation { now, reports: &reports, living: &living, turn: Duration::ZERO, clocks };
         match it.alone.decides(it.known(), &situation) {
             Decision::Wait => None,
             Decision::Recall(admission) => self.recall(state, server, admission),

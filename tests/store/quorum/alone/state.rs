@@ -8,7 +8,7 @@ use fencepost::testing::store::quorum::paxos::{
     acceptor::{Acceptor, Header, Incarnation},
     ballot::{Ballot, ServerId, Stamp},
     message::{Answer, Request},
-    recovery::{Alone, OfStranger},
+    recovery::{Alone, StrangerReport},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -41,7 +41,7 @@ pub(crate) struct Key {
     pub(crate) all_arrives: bool,
     /// Old batches may be sent again.
     pub(crate) has_old_batches: bool,
-    /// The clock is above all tokens that servers tell of.
+    /// The clock is above all tokens that servers report.
     pub(crate) has_no_told_tokens: bool,
 }
 
@@ -59,12 +59,12 @@ pub(crate) struct Server {
     pub(crate) seen: Ballot,
     /// The highest token that it has drawn or read.
     pub(crate) token: u64,
-    /// What it told last about a loss of memory.
-    pub(crate) told: Option<Heartbeat>,
+    /// What it reported last about a loss of memory.
+    pub(crate) report: Option<Heartbeat>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Heartbeat(pub(crate) OfStranger);
+pub(crate) struct Heartbeat(pub(crate) StrangerReport);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Client {
@@ -120,10 +120,10 @@ impl State {
         Mem::of(&self.node.content, self.node.token.unwrap_or_default().max(TOKENS_FROM))
     }
 
-    /// What servers have told.
-    pub(crate) fn told(&self) -> BTreeMap<ServerId, OfStranger> {
-        let told = |(server, it): (usize, &Arc<Server>)| Some((server_id(server), it.told?.0));
-        self.servers.iter().enumerate().filter_map(told).collect()
+    /// What servers have reported.
+    pub(crate) fn reports(&self) -> BTreeMap<ServerId, StrangerReport> {
+        let report = |(server, it): (usize, &Arc<Server>)| Some((server_id(server), it.report?.0));
+        self.servers.iter().enumerate().filter_map(report).collect()
     }
 
     /// A client hears that it has the lock.

@@ -65,8 +65,8 @@ pub(crate) enum Action {
     Refuse(usize),
     /// A server sees where the node stands.
     See(usize),
-    /// It sees that the node lost its memory, and tells the others.
-    Tell(usize),
+    /// It sees that the node lost its memory, and reports what it has.
+    Report(usize),
     /// It begins the next membership of the node, if that is for it to do.
     Admit(usize),
     Crash(usize),
@@ -128,7 +128,7 @@ impl World {
             attempted: Ballot::default(),
             seen: Ballot::default(),
             token: TOKENS_FROM,
-            told: None,
+            report: None,
         }
     }
 
@@ -166,7 +166,7 @@ impl World {
                 actions.push(Action::Campaign(server));
             }
         } else {
-            actions.extend([Action::Tell(server), Action::Admit(server)]);
+            actions.extend([Action::Report(server), Action::Admit(server)]);
         }
         if leads {
             let all = [Action::Grant, Action::LetGo, Action::Acknowledge, Action::Refuse];
@@ -212,7 +212,7 @@ impl World {
             Action::Acknowledge(server) => self.acknowledge(state, server),
             Action::Refuse(server) => self.refuse(state, server),
             Action::See(server) => self.see(state, server),
-            Action::Tell(server) => self.tell(state, server),
+            Action::Report(server) => self.report(state, server),
             Action::Admit(server) => self.admit(state, server),
             Action::Crash(server) => {
                 state.left.crashes -= 1;

@@ -29,7 +29,7 @@ fn votes(ballot: Ballot, seq: u64) -> Seen {
     Seen::Votes { promised: ballot, accepted: Position { ballot, seq } }
 }
 
-fn told(count: u64) -> Heartbeat {
+fn heartbeat(count: u64) -> Heartbeat {
     Heartbeat { count, ..Heartbeat::default() }
 }
 
@@ -75,12 +75,12 @@ fn of_servers_that_start_at_the_same_time_one_campaigns_for_a_partition_first() 
     let mut second = Election::new(OTHER, 1, PARTITIONS, at(10));
     let nobody = votes(Ballot::default(), 0);
     all_show(&mut first, at(0), &nobody, &[]);
-    all_show(&mut second, at(10), &nobody, &[(ME, told(1))]);
+    all_show(&mut second, at(10), &nobody, &[(ME, heartbeat(1))]);
     for now in (0..300).step_by(10) {
         assert_eq!((due(&first, at(now)), due(&second, at(now))), (0, 0));
     }
-    all_show(&mut first, at(300), &nobody, &[(OTHER, told(1))]);
-    all_show(&mut second, at(310), &nobody, &[(ME, told(2))]);
+    all_show(&mut first, at(300), &nobody, &[(OTHER, heartbeat(1))]);
+    all_show(&mut second, at(310), &nobody, &[(ME, heartbeat(2))]);
     let both = |now| {
         let campaigns =
             |it: &Election| (0..PARTITIONS).filter(|partition| it.is_due(*partition, at(now))).collect::<Vec<_>>();
@@ -103,7 +103,7 @@ fn a_leader_is_suspected_after_its_silence_and_by_one_server_after_the_other() {
     let mut count = 0;
     let mut show = |it: &mut Election, now, seq| {
         count += 1;
-        all_show(it, now, &votes(ballot(4, OTHER), seq), &[(OTHER, told(7)), (THIRD, told(count))]);
+        all_show(it, now, &votes(ballot(4, OTHER), seq), &[(OTHER, heartbeat(7)), (THIRD, heartbeat(count))]);
     };
     for now in (0..3_000).step_by(300) {
         show(&mut it, at(now), now);
@@ -130,7 +130,7 @@ fn a_leader_that_writes_to_a_minority_only_is_suspected() {
     for now in (0..3_000).step_by(300) {
         for node in 0..3 {
             let written = if node == 2 { vec![votes(ballot(4, OTHER), 1 + now); 8] } else { kept.clone() };
-            it.saw(node, (at(now), at(now), clock(now)), written, vec![(OTHER, told(1 + now))]);
+            it.saw(node, (at(now), at(now), clock(now)), written, vec![(OTHER, heartbeat(1 + now))]);
         }
         if due(&it, at(now)) > 0 {
             due_at = due_at.or(Some(now));
@@ -142,7 +142,7 @@ fn a_leader_that_writes_to_a_minority_only_is_suspected() {
     for now in (0..3_000).step_by(300) {
         for node in 0..3 {
             let written = if node < 2 { vec![votes(ballot(4, OTHER), 1 + now); 8] } else { kept.clone() };
-            it.saw(node, (at(now), at(now), clock(now)), written, vec![(OTHER, told(1 + now))]);
+            it.saw(node, (at(now), at(now), clock(now)), written, vec![(OTHER, heartbeat(1 + now))]);
         }
         assert_eq!(due(&it, at(now)), 0);
     }
@@ -153,12 +153,12 @@ fn who_sees_that_another_campaigns_waits() {
     let start = Start(Instant::now());
     let at = |millis| start.at(millis);
     let mut it = Election::new(ME, 3, PARTITIONS, at(0));
-    all_show(&mut it, at(0), &votes(ballot(4, OTHER), 1), &[(OTHER, told(1))]);
+    all_show(&mut it, at(0), &votes(ballot(4, OTHER), 1), &[(OTHER, heartbeat(1))]);
     let promised = Seen::Votes { promised: ballot(5, THIRD), accepted: Position { ballot: ballot(4, OTHER), seq: 1 } };
-    all_show(&mut it, at(1_000), &promised, &[(OTHER, told(1)), (THIRD, told(1))]);
-    all_show(&mut it, at(1_500), &promised, &[(OTHER, told(1)), (THIRD, told(1))]);
+    all_show(&mut it, at(1_000), &promised, &[(OTHER, heartbeat(1)), (THIRD, heartbeat(1))]);
+    all_show(&mut it, at(1_500), &promised, &[(OTHER, heartbeat(1)), (THIRD, heartbeat(1))]);
     assert_eq!(due(&it, at(1_500)), 0);
-    all_show(&mut it, at(2_500), &promised, &[(OTHER, told(1)), (THIRD, told(1))]);
+    all_show(&mut it, at(2_500), &promised, &[(OTHER, heartbeat(1)), (THIRD, heartbeat(1))]);
     assert_eq!(due(&it, at(2_500)), 8, "it died meanwhile");
     // Its own attempts do not hold it back.
     let own = Seen::Votes { promised: ballot(6, ME), accepted: Position { ballot: ballot(4, OTHER), seq: 1 } };
@@ -186,12 +186,12 @@ fn a_server_that_comes_gets_its_share_once_it_has_settled() {
     let heirs = |it: &Election, leaves, now| {
         (0..PARTITIONS).filter(|partition| it.heir(*partition, leaves, now).is_some()).count()
     };
-    all_show(&mut it, at(0), &votes(ballot(1, ME), 1), &[(OTHER, told(1))]);
+    all_show(&mut it, at(0), &votes(ballot(1, ME), 1), &[(OTHER, heartbeat(1))]);
     assert_eq!(heirs(&it, true, at(0)), 0, "what a node shows at first may be old");
     let mut count = 1;
     for now in (300..=2_100).step_by(300) {
         count += 1;
-        all_show(&mut it, at(now), &votes(ballot(1, ME), now), &[(OTHER, told(count))]);
+        all_show(&mut it, at(now), &votes(ballot(1, ME), now), &[(OTHER, heartbeat(count))]);
         assert_eq!((heirs(&it, false, at(now)) > 0, heirs(&it, true, at(now))), (now >= 2_000, 8));
     }
     let share = heirs(&it, false, at(2_100));
@@ -204,7 +204,7 @@ fn a_server_that_comes_gets_its_share_once_it_has_settled() {
     // One that gives a partition up may be about to leave.
     it.gave(OTHER, at(2_100));
     assert_eq!((heirs(&it, false, at(2_100)), heirs(&it, true, at(2_100))), (0, 8));
-    let leaving = Heartbeat { leaves: true, ..told(count + 1) };
+    let leaving = Heartbeat { leaves: true, ..heartbeat(count + 1) };
     all_show(&mut it, at(2_400), &votes(ballot(1, ME), 9_999), &[(OTHER, leaving)]);
     assert_eq!((heirs(&it, false, at(2_400)), heirs(&it, true, at(2_400))), (0, 0));
 }
@@ -215,7 +215,7 @@ fn the_leader_is_the_living_server_with_the_highest_ballot() {
     let at = |millis| start.at(millis);
     let mut it = Election::new(ME, 3, PARTITIONS, at(0));
     let led = |round| Led { partition: 3, round, now: clock(5) };
-    let leads = |count, round| Heartbeat { leads: vec![led(round)], ..told(count) };
+    let leads = |count, round| Heartbeat { leads: vec![led(round)], ..heartbeat(count) };
     for count in 1..=2 {
         let servers = [(OTHER, leads(count, 5)), (THIRD, leads(count, 4))];
         all_show(&mut it, at(300 * count), &votes(ballot(5, OTHER), count), &servers);
@@ -236,13 +236,13 @@ fn who_was_away_takes_nobody_for_gone_and_deposes_nobody() {
     let at = |millis| start.at(millis);
     let mut it = Election::new(ME, 3, PARTITIONS, at(0));
     for (count, now) in [(1, 0), (2, 300)] {
-        all_show(&mut it, at(now), &votes(ballot(4, OTHER), count), &[(OTHER, told(count))]);
+        all_show(&mut it, at(now), &votes(ballot(4, OTHER), count), &[(OTHER, heartbeat(count))]);
     }
     let back = 60_000;
     assert_eq!(it.gone(at(back)), [], "it has not looked");
     it.saw(0, (at(back), at(back), clock(7)), vec![votes(ballot(4, OTHER), 199); 8], vec![]);
     assert_eq!(it.forget_gone(at(back)), []);
-    all_show(&mut it, at(back + 1), &votes(ballot(4, OTHER), 200), &[(OTHER, told(200))]);
+    all_show(&mut it, at(back + 1), &votes(ballot(4, OTHER), 200), &[(OTHER, heartbeat(200))]);
     assert_eq!((it.forget_gone(at(back + 300)), due(&it, at(back + 300))), (vec![], 0));
 }
 
@@ -265,7 +265,7 @@ fn who_reaches_a_minority_of_the_nodes_gets_nothing_handed_over() {
         for (count, now) in (1..).zip((0..=3_000).step_by(300)) {
             for node in 0..reached {
                 let seen = vec![votes(ballot(1, ME), now); usize::from(PARTITIONS)];
-                it.saw(node, (at(now), at(now), clock(7)), seen, vec![(OTHER, told(count))]);
+                it.saw(node, (at(now), at(now), clock(7)), seen, vec![(OTHER, heartbeat(count))]);
             }
         }
         assert_eq!(it.living(at(3_000)).count(), 2);
@@ -278,12 +278,12 @@ fn who_reaches_a_minority_of_the_nodes_gets_nothing_handed_over() {
 fn waiters_are_awaited_of_who_may_live_until_it_has_left_and_was_heard_out() {
     let start = Start(Instant::now());
     let at = |millis| start.at(millis);
-    let left = |count| Heartbeat { leaves: true, left: true, ..told(count) };
+    let left = |count| Heartbeat { leaves: true, left: true, ..heartbeat(count) };
     let mut it = Election::new(ME, 3, PARTITIONS, at(0));
-    all_show(&mut it, at(0), &votes(ballot(1, ME), 1), &[(OTHER, told(1)), (THIRD, left(9))]);
+    all_show(&mut it, at(0), &votes(ballot(1, ME), 1), &[(OTHER, heartbeat(1)), (THIRD, left(9))]);
     assert_eq!(it.gateways(at(0)), [OTHER], "one has just come, one left long ago");
     assert_eq!(it.gateways(at(900)), [], "it never beat again");
-    all_show(&mut it, at(1_000), &votes(ballot(1, ME), 2), &[(OTHER, told(2))]);
+    all_show(&mut it, at(1_000), &votes(ballot(1, ME), 2), &[(OTHER, heartbeat(2))]);
     assert_eq!(it.gateways(at(1_000)), [OTHER]);
     all_show(&mut it, at(1_300), &votes(ballot(1, ME), 3), &[(OTHER, left(3))]);
     assert_eq!(it.gateways(at(1_399)), [OTHER], "what it said last may be on its way");
@@ -296,7 +296,7 @@ fn who_does_not_beat_is_dead_unless_this_server_was_away_itself() {
     let at = |millis| start.at(millis);
     let mut it = Election::new(ME, 1, PARTITIONS, at(0));
     let shows = |it: &mut Election, millis, other, third| {
-        all_show(it, at(millis), &votes(ballot(1, ME), 1), &[(OTHER, told(other)), (THIRD, told(third))]);
+        all_show(it, at(millis), &votes(ballot(1, ME), 1), &[(OTHER, heartbeat(other)), (THIRD, heartbeat(third))]);
         it.dead(at(millis)).collect::<Vec<_>>()
     };
     for heartbeat in 0..4 {

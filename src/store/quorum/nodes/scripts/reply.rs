@@ -95,7 +95,7 @@ fn heartbeats(parts: Vec<Value>) -> Option<NodeAnswer> {
     let [_, Value::Array(partitions), servers] = <[Value; 3]>::try_from(parts).ok()? else { return None };
     let partitions = partitions.iter().map(seen).collect::<Option<_>>()?;
     // A field that no server has written belongs to none.
-    let server = |(id, told): (Bytes, Bytes)| Some((Taken(&id).server()?, told));
+    let server = |(id, payload): (Bytes, Bytes)| Some((Taken(&id).server()?, payload));
     let mut servers: Vec<_> = pairs(servers)?.into_iter().filter_map(server).collect();
     servers.sort_unstable();
     Some(NodeAnswer::Heartbeats { partitions, servers })

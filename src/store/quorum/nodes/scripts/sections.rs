@@ -62,9 +62,9 @@ pub(super) fn args(request: &NodeRequest) -> Result<Vec<Arg>, NodeError> {
         NodeRequest::Mark(mark) => return Ok(vec![bytes::mark(mark)?]),
         NodeRequest::OfPartition { partition, request, .. } => (Arg::Uint((*partition).into()), request),
         NodeRequest::Prefix { prefix, .. } => return Ok(vec![Arg::from(&**prefix)]),
-        NodeRequest::Heartbeat { partitions, server, told, gone, .. } => {
+        NodeRequest::Heartbeat { partitions, server, payload, gone, .. } => {
             let mut args = Vec::with_capacity(3 + usize::from(*partitions) + gone.len());
-            args.extend([Arg::Uint((*partitions).into()), Arg::from(&server.0[..]), Arg::from(&**told)]);
+            args.extend([Arg::Uint((*partitions).into()), Arg::from(&server.0[..]), Arg::from(&**payload)]);
             // Made here, because a script of Redis would make them anew each time, and Redis has less time.
             args.extend((0..*partitions).map(|partition| Arg::from(format!("fp:{{q{partition}}}:h"))));
             args.extend(gone.iter().map(|server| Arg::from(&server.0[..])));

@@ -167,14 +167,14 @@ fn fields_of_another_length_are_strange() {
 #[test]
 fn a_strange_beat_is_an_error_and_a_strange_server_is_none() {
     let heartbeats = |seen: Value, server: usize| {
-        let servers = vec![text(&vec![7; server]), text(b"told")];
+        let servers = vec![text(&vec![7; server]), text(b"payload")];
         let reply = Value::Array(vec![text(b"beats"), Value::Array(vec![seen]), Value::Array(servers)]);
         one().answers(reply).unwrap().remove(0)
     };
     let header = |length| text(&vec![0; length]);
     let stranger = |stamp, ballot| Value::Array(vec![text(b"stranger"), header(stamp), header(ballot)]);
     let seen = vec![Seen::Votes { promised: Ballot::default(), accepted: Position::default() }];
-    let servers = vec![(ServerId([7; 12]), b"told".as_slice().into())];
+    let servers = vec![(ServerId([7; 12]), b"payload".as_slice().into())];
     assert_eq!(heartbeats(header(139), 12), Ok(NodeAnswer::Heartbeats { partitions: seen.clone(), servers }));
     assert_eq!(heartbeats(header(139), 11), Ok(NodeAnswer::Heartbeats { partitions: seen, servers: Vec::new() }));
     assert!(heartbeats(header(137), 12).is_err());

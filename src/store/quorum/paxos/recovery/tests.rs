@@ -38,18 +38,21 @@ fn clocks(own: u64, node: u64) -> WallClocks {
     WallClocks::of(StoreTime::from_micros(own), [node])
 }
 
-fn told(memory: Option<u64>, written: u64, token: u64) -> OfStranger {
+fn report_of(memory: Option<u64>, written: u64, token: u64) -> StrangerReport {
     let memory = memory.map(ballot);
-    OfStranger { partition: 0, next: NEXT, memory, written: ballot(written), highest: ballot(written), token }
+    StrangerReport { partition: 0, next: NEXT, memory, written: ballot(written), highest: ballot(written), token }
 }
 
-/// What a server decides so long after it saw the stranger, if the other one told this.
-fn decision(it: &Alone, waited: StoreTime, other: Option<OfStranger>, other_lives: bool) -> Decision {
-    let mine = it.tells(0, Known::default()).unwrap();
-    let told = [Some((ME, mine)), other.map(|other| (OTHER, other))].into_iter().flatten().collect();
+/// What a server decides so long after it saw the stranger, if the other one reported this.
+fn decision(it: &Alone, waited: StoreTime, other: Option<StrangerReport>, other_lives: bool) -> Decision {
+    let mine = it.report(0, Known::default()).unwrap();
+    let reports = [Some((ME, mine)), other.map(|other| (OTHER, other))].into_iter().flatten().collect();
     let living = [Some(ME), Some(OTHER).filter(|_| other_lives)].into_iter().flatten().collect();
     let turn = Duration::from_millis(200);
-    it.decides(Known::default(), &Situation { now: waited, told: &told, living: &living, turn, clocks: clocks(0, 0) })
+    it.decides(
+        Known::default(),
+        &Situation { now: waited, reports: &reports, living: &living, turn, clocks: clocks(0, 0) },
+    )
 }
 
 fn with_stranger(mut it: Alone, kept: u64) -> Alone {
@@ -83,7 +86,7 @@ fn replies_that_are_older_than_what_is_known_change_nothing() {
     assert_eq!((it.memory(), it.highest()), (Some(ballot(2)), ballot(9)));
     it.sees(&votes(2, at(2, 1)), seconds(3), seconds(3));
     assert_eq!(it.sees(&stranger(0), seconds(2), seconds(5)), Sight::Nothing, "asked before the last one");
-    assert_eq!(it.tells(0, Known::default()), None);
+    assert_eq!(it.report(0, Known::default()), None);
 }
 
 #[test]
@@ -93,26 +96,26 @@ fn a_server_tells_what_it_has_and_what_it_has_seen() {
     let it = with_stranger(it, 1);
     let known = Known { highest: ballot(4), token: 9 };
     let (memory, written, highest) = (Some(ballot(2)), ballot(2), ballot(4));
-    let expected = OfStranger { partition: 5, next: NEXT, memory, written, highest, token: 9 };
-    assert_eq!(it.tells(5, known), Some(expected));
+    let expected = StrangerReport { partition: 5, next: NEXT, memory, written, highest, token: 9 };
+    assert_eq!(it.report(5, known), Some(expected));
     // It has not seen its own batch there yet.
-    let written = with_stranger(with_memory(2), 1).tells(5, known).map(|told| told.written);
+    let written = with_stranger(with_memory(2), 1).report(5, known).map(|report| report.written);
     assert_eq!(written, Some(ballot(2)));
 }
 
 #[test]
-fn the_memory_of_the_highest_ballot_is_recalled_when_all_living_have_told() {
+fn the_memory_of_the_highest_ballot_is_recalled_when_all_living_have_reported() {
     let it = with_stranger(with_memory(2), 0);
     let recall = |above, skip| Decision::Recall(Admission { next: NEXT, above: ballot(above), skip });
-    let lower = Some(told(Some(1), 1, 70_000_000));
+    let lower = Some(report_of(Some(1), 1, 70_000_000));
     assert_eq!(decision(&it, seconds(1), lower, true), Decision::Wait, "a second is waited for");
     assert_eq!(decision(&it, seconds(2), lower, true), recall(2, 70_000_000));
-    assert_eq!(decision(&it, seconds(2), None, true), Decision::Wait, "it has not told");
-    let of_before = lower.map(|told| OfStranger { next: Stamp(1), ..told });
-    assert_eq!(decision(&it, seconds(9), of_before, true), Decision::Wait, "it told of another loss");
+    assert_eq!(decision(&it, seconds(2), None, true), Decision::Wait, "it has not reported");
+    let of_before = lower.map(|report| StrangerReport { next: Stamp(1), ..report });
+    assert_eq!(decision(&it, seconds(9), of_before, true), Decision::Wait, "it reported another loss");
     assert_eq!(decision(&it, seconds(2), of_before, false), recall(2, 60_000_000), "it is dead");
-    assert_eq!(decision(&it, seconds(2), Some(told(Some(3), 1, 0)), true), Decision::Wait, "it has more");
-    assert_eq!(decision(&it, seconds(9), Some(told(None, 3, 0)), true), go_on(3), "nobody has all");
+    assert_eq!(decision(&it, seconds(2), Some(report_of(Some(3), 1, 0)), true), Decision::Wait, "it has more");
+    assert_eq!(decision(&it, seconds(9), Some(report_of(None, 3, 0)), true), go_on(3), "nobody has all");
 }
 
 fn go_on(above: u64) -> Decision {
@@ -122,10 +125,10 @@ fn go_on(above: u64) -> Decision {
 #[test]
 fn what_the_node_kept_has_to_do_when_nobody_living_has_more() {
     let it = with_stranger(Alone::new(ME), 0);
-    let (has, has_none) = (Some(told(Some(3), 3, 0)), Some(told(None, 3, 0)));
+    let (has, has_none) = (Some(report_of(Some(3), 3, 0)), Some(report_of(None, 3, 0)));
     assert_eq!(decision(&it, seconds(9), has, true), Decision::Wait);
     assert_eq!(decision(&it, seconds(9), has, false), Decision::Wait, "it may be busy with writing it back");
-    assert_eq!(decision(&it, seconds(12), has, false), go_on(3), "what the dead told counts");
+    assert_eq!(decision(&it, seconds(12), has, false), go_on(3), "what the dead reported counts");
     assert_eq!(decision(&it, seconds(4), has_none, true), Decision::Wait, "not its turn");
     assert_eq!(decision(&it, seconds(5), has_none, true), go_on(3));
     // The node kept more than anybody has.
@@ -135,11 +138,11 @@ fn what_the_node_kept_has_to_do_when_nobody_living_has_more() {
 #[test]
 fn what_the_node_kept_is_gone_on_with_when_the_earlier_clock_shows_what_the_later_one_showed() {
     let it = with_stranger(Alone::new(ME), 0);
-    let told = [(ME, it.tells(0, Known::default()).unwrap())].into();
+    let reports = [(ME, it.report(0, Known::default()).unwrap())].into();
     let (living, turn) = ([ME].into(), Duration::ZERO);
     let decides = |waited: u64| {
         let clocks = clocks(40_000_000 + waited * 1_000_000, waited * 1_000_000);
-        let situation = Situation { now: seconds(1 + waited), told: &told, living: &living, turn, clocks };
+        let situation = Situation { now: seconds(1 + waited), reports: &reports, living: &living, turn, clocks };
         it.decides(Known::default(), &situation)
     };
     assert_eq!((decides(3), decides(39)), (Decision::Wait, Decision::Wait));
@@ -156,11 +159,11 @@ fn who_has_begun_a_membership_waits_for_the_node() {
     // The node is lost again before it has taken that.
     let again = Seen::Stranger { next: Stamp(8), written: ballot(0) };
     assert_eq!(it.sees(&again, seconds(10), seconds(10)), Sight::Stranger(Stamp(8)));
-    let lost = it.tells(0, Known::default()).unwrap();
+    let lost = it.report(0, Known::default()).unwrap();
     assert_eq!((lost.next, lost.memory), (Stamp(8), Some(ballot(3))));
-    let told = [(ME, lost)].into();
+    let reports = [(ME, lost)].into();
     let (living, turn) = ([ME].into(), Duration::ZERO);
-    let situation = Situation { now: seconds(12), told: &told, living: &living, turn, clocks: clocks(5, 5) };
+    let situation = Situation { now: seconds(12), reports: &reports, living: &living, turn, clocks: clocks(5, 5) };
     let admission = Admission { next: Stamp(8), above: ballot(3), skip: 60_000_005 };
     assert_eq!(it.decides(Known::default(), &situation), Decision::Recall(admission));
 }

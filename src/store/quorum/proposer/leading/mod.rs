@@ -164,7 +164,7 @@ impl Lead {
         self.locks.token()
     }
 
-    /// What other servers are told of this lead.
+    /// What heartbeats say of this lead.
     pub(crate) fn led(&self, now: StoreTime) -> Led {
         Led { partition: self.partition, round: self.ballot.round, now: self.time.at(now) }
     }

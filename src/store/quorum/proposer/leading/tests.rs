@@ -215,8 +215,8 @@ fn a_command_that_comes_too_late_does_nothing() {
     assert_eq!(bench.holder().unwrap().0, 1, "at the last moment it is done");
 }
 
-/// What a leader tells its successor that has renewed so many leases.
-fn told(leases: usize) -> Option<LastEnds> {
+/// What a leader hands over to its successor that has renewed so many leases.
+fn handed_over(leases: usize) -> Option<LastEnds> {
     let mut bench = Bench::new();
     let later = START.after(TTL / 2);
     let run = |bench: &mut Bench, now, command: &dyn Fn(Acquire) -> Command| {
@@ -246,7 +246,8 @@ fn told(leases: usize) -> Option<LastEnds> {
 #[test]
 fn a_leader_tells_its_successor_of_renewals_that_no_node_has_unless_they_are_too_many() {
     let end = StoreTime::default().after(TTL / 2 + TTL);
-    let ends = |leases| told(leases).map(|it| it.ends.into_iter().map(|(token, end)| (token.get(), end)).collect());
+    let ends =
+        |leases| handed_over(leases).map(|it| it.ends.into_iter().map(|(token, end)| (token.get(), end)).collect());
     let known = |leases| Some((1..=leases as u64).map(|token| (token, end)).collect::<BTreeMap<_, _>>());
     for leases in [0, 3, LAST_ENDS_MAX] {
         assert_eq!(ends(leases), known(leases), "{leases} leases");

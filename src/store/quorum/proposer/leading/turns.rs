@@ -277,21 +277,21 @@ impl Turns<'_> {
             _ => self.open.push(Pending::Notice(to, notice)),
         });
         // Only the server of its newest call was offered the lock; a call of it may live at another one, and claims.
-        if let Some((request, (attempt, asked))) =
+        if let Some((request, (attempt, offered_at))) =
             offered.and_then(|request| Some((request, slot.lock.skipped(request)?)))
         {
-            self.tell_all(request, attempt, Some(asked));
+            self.notify_all(request, attempt, Some(offered_at));
         }
         // One call of the attempt got the lease. The others, here or at another server, wait for the same, or that one
         // may just be gone.
         if let Some((request, attempt)) = shared {
-            self.tell_all(request, attempt, None);
+            self.notify_all(request, attempt, None);
         }
         outcome
     }
 
     /// Has the calls of an attempt ask again, at this server and all gateways, `but` for one.
-    fn tell_all(&self, request: RequestId, attempt: u32, but: Option<ReplicaId>) {
+    fn notify_all(&self, request: RequestId, attempt: u32, but: Option<ReplicaId>) {
         let servers = self.gateways.iter().copied().chain([self.exit.me]).map(replica_of);
         for server in servers.filter(|server| Some(*server) != but) {
             self.exit.notice(Some(server), Notice::LookAgain(request, attempt));

@@ -11,7 +11,7 @@ use crate::{
                 acceptor::Seen,
                 ballot::{Ballot, ServerId},
                 candidate::Candidate,
-                recovery::{Admission, Alone, Decision, Known, OfStranger, Sight, Situation},
+                recovery::{Admission, Alone, Decision, Known, Sight, Situation, StrangerReport},
             },
             proposer::{delivery::Exit, leading::Lead},
         },
@@ -89,9 +89,9 @@ impl Proposer {
         }
     }
 
-    /// With one node, which has lost its memory: what this server tells the others about that.
-    pub(crate) fn tells(&self) -> Option<OfStranger> {
-        self.memory.as_ref()?.alone.tells(self.partition, self.known())
+    /// With one node, which has lost its memory: what this server reports of that to the others.
+    pub(crate) fn report(&self) -> Option<StrangerReport> {
+        self.memory.as_ref()?.alone.report(self.partition, self.known())
     }
 
     fn known(&self) -> Known {
@@ -129,7 +129,7 @@ impl Proposer {
         }
     }
 
-    /// A ballot above this one, and above those of attempts that nobody who told has heard of: a server that was
+    /// A ballot above this one, and above those of attempts that nobody who reported has heard of: a server that was
     /// stopped during one must not come with a higher ballot after the next loss.
     fn ballot_above(&mut self, above: Ballot) -> Ballot {
         self.next_ballot(Ballot { round: above.round.saturating_add(ATTEMPTS_UNHEARD_MAX), ..above })

@@ -2,7 +2,7 @@
 
 use super::LAYOUT;
 
-/// Why a parcel, or what a server told, cannot be read.
+/// Why a parcel, or a heartbeat, cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// Nothing is there.

@@ -16,7 +16,7 @@ mod tests;
 pub use error::FrameError;
 pub use parcel::parcels;
 
-use crate::store::quorum::paxos::recovery::OfStranger;
+use crate::store::quorum::paxos::recovery::StrangerReport;
 use crate::{
     domain::{
         codec,
@@ -44,9 +44,9 @@ pub const LAYOUT: u8 = 2;
 pub(crate) const HEARTBEAT_PERIOD: Duration = Duration::from_millis(300);
 /// A parcel of this size gets no further frame.
 pub const PARCEL_BYTES_FULL: usize = 256 * 1024;
-/// What a server tells with a heartbeat has at most so many bytes.
+/// A heartbeat has at most so many bytes.
 pub const HEARTBEAT_BYTES_MAX: usize = 256 * 1024;
-/// A parcel has at most so many frames and entries of their lists, and so has what a server tells.
+/// A parcel has at most so many frames and entries of their lists, and so has a heartbeat.
 pub const MESSAGES_MAX: usize = 16 * 1024;
 /// The list of a frame is sent in parts of at most this length.
 pub const LIST_MAX: usize = 512;
@@ -299,7 +299,7 @@ pub struct PresentedWaiter {
     pub is_dropped: bool,
 }
 
-/// What a server tells all others with each heartbeat. Nodes keep the last one of each server, and do not look into it.
+/// The payload of a heartbeat, for all other servers. Nodes keep the last one of each server, and do not decode it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(context_bound = "AsMut<Entries>")]
 pub struct Heartbeat {
@@ -323,7 +323,7 @@ pub struct Heartbeat {
     pub notices: Vec<(ServerId, u64)>,
     /// What it knows of partitions whose only node lost its memory.
     #[cbor(n(6), with = "list")]
-    pub strangers: Vec<OfStranger>,
+    pub strangers: Vec<StrangerReport>,
 }
 
 /// A partition that a server leads.
@@ -335,7 +335,7 @@ pub struct Led {
     /// The round of its ballot.
     #[n(1)]
     pub round: u64,
-    /// The partition's time when this was told.
+    /// The partition's time when this was sent.
     #[n(2)]
     pub now: StoreTime,
 }

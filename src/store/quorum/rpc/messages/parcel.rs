@@ -47,7 +47,7 @@ impl Heartbeat {
         out
     }
 
-    /// Reads what another server told.
+    /// Reads the heartbeat of another server.
     ///
     /// # Errors
     ///
@@ -55,11 +55,11 @@ impl Heartbeat {
     pub fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
         let rest = behind_layout(bytes, HEARTBEAT_BYTES_MAX)?;
         let mut decoder = Decoder::new(rest);
-        let told = decoder.decode_with(&mut Entries::default())?;
+        let heartbeat = decoder.decode_with(&mut Entries::default())?;
         if decoder.position() < rest.len() {
             return Err(FrameError::Damaged("more follows it".to_owned()));
         }
-        Ok(told)
+        Ok(heartbeat)
     }
 }
 

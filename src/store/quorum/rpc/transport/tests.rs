@@ -23,12 +23,12 @@ fn a_beat_that_is_older_than_a_watch_does_not_end_it() {
 fn what_is_on_its_way_is_not_missing_however_soon_a_beat_follows_another() {
     let (it, now) = (Transport::new(), Instant::now());
     assert!(!it.received(ONE, 1, 4));
-    assert!(!it.told(ONE, 1, 5, now));
-    assert!(!it.told(ONE, 2, 6, now + HEARTBEAT_PERIOD / 300), "another node's");
+    assert!(!it.announced(ONE, 1, 5, now));
+    assert!(!it.announced(ONE, 2, 6, now + HEARTBEAT_PERIOD / 300), "another node's");
     assert!(!it.received(ONE, 5, 1));
-    assert!(!it.told(ONE, 4, 7, now + HEARTBEAT_PERIOD));
-    assert!(it.told(ONE, 7, 7, now + 2 * HEARTBEAT_PERIOD), "6 and 7 never came");
-    assert!(!it.told(ONE, 10, 7, now + 3 * HEARTBEAT_PERIOD), "that is told once");
+    assert!(!it.announced(ONE, 4, 7, now + HEARTBEAT_PERIOD));
+    assert!(it.announced(ONE, 7, 7, now + 2 * HEARTBEAT_PERIOD), "6 and 7 never came");
+    assert!(!it.announced(ONE, 10, 7, now + 3 * HEARTBEAT_PERIOD), "that is told once");
 }
 
 #[test]

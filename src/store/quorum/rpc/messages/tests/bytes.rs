@@ -112,8 +112,8 @@ fn lists() {
 }
 
 #[test]
-fn what_a_server_tells() {
-    let stranger = OfStranger {
+fn a_heartbeat() {
+    let stranger = StrangerReport {
         partition: 5,
         next: Stamp(6),
         memory: Some(ballot()),
@@ -121,7 +121,7 @@ fn what_a_server_tells() {
         highest: ballot(),
         token: 7,
     };
-    let told = Heartbeat {
+    let heartbeat = Heartbeat {
         count: 1,
         watches: true,
         leaves: false,
@@ -130,7 +130,7 @@ fn what_a_server_tells() {
         notices: vec![(ballot().server, 4)],
         strangers: vec![stranger],
     };
-    assert_eq!(hex(&told.encode()), TOLD);
+    assert_eq!(hex(&heartbeat.encode()), HEARTBEAT);
 }
 
 const PARCEL: &str = "024c0102030405060708090a0b0c84010102820084008201810000008401010282008400820181000000";
@@ -155,6 +155,6 @@ const WAITERS: &str = "8604118219012c4c0102030405060708090a0b0c058184828219012c4
     00045000000000000000050000000000000005f5f5";
 const PRESENTED: &str =
     "8405118219012c4c0102030405060708090a0b0c81838350000000000000000100000000000000010219123481020c";
-const TOLD: &str = "028701f5f4f481830219012c1a000f424081824c0102030405060708090a0b0c04818605500000000000000000000000\
+const HEARTBEAT: &str = "028701f5f4f481830219012c1a000f424081824c0102030405060708090a0b0c04818605500000000000000000000000\
     00000000068219012c4c0102030405060708090a0b0c82004c0000000000000000000000008219012c4c010203040506\
     0708090a0b0c07";

@@ -15,7 +15,7 @@ use crate::domain::{
 use proptest::prelude::*;
 use std::time::Duration;
 use uuid::Uuid;
-use values::{some_frame, some_server, some_told};
+use values::{some_frame, some_heartbeat, some_server};
 
 const ONE: ServerId = ServerId([1; 12]);
 
@@ -54,8 +54,8 @@ proptest! {
     }
 
     #[test]
-    fn each_field_of_what_a_server_tells_comes_back(told in some_told()) {
-        prop_assert_eq!(Heartbeat::decode(&told.encode()), Ok(told));
+    fn each_field_of_a_heartbeat_comes_back(heartbeat in some_heartbeat()) {
+        prop_assert_eq!(Heartbeat::decode(&heartbeat.encode()), Ok(heartbeat));
     }
 }
 

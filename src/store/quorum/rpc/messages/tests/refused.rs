@@ -102,13 +102,13 @@ fn texts_keep_the_rules_of_the_domain() {
 }
 
 #[test]
-fn what_a_server_tells_ends_where_it_says() {
-    let told = Heartbeat {
+fn a_heartbeat_ends_where_it_says() {
+    let heartbeat = Heartbeat {
         count: 1,
         leads: vec![Led { partition: 1, round: 2, now: StoreTime::from_micros(3) }],
         ..Heartbeat::default()
     };
-    let bytes = told.encode();
+    let bytes = heartbeat.encode();
     for end in 0..bytes.len() {
         assert!(Heartbeat::decode(&bytes[..end]).is_err(), "cut off at {end}");
     }
@@ -130,8 +130,8 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(mut bytes: Vec<u8>, told: bool) {
+    fn any_bytes_are_read_or_refused(mut bytes: Vec<u8>, is_heartbeat: bool) {
         bytes.insert(0, LAYOUT);
-        let _ = if told { Heartbeat::decode(&bytes).map(drop) } else { Parcel::decode(&bytes).map(drop) };
+        let _ = if is_heartbeat { Heartbeat::decode(&bytes).map(drop) } else { Parcel::decode(&bytes).map(drop) };
     }
 }

@@ -259,12 +259,12 @@ pub(super) fn some_frame() -> impl Strategy<Value = Frame> {
     ]
 }
 
-pub(super) fn some_told() -> impl Strategy<Value = Heartbeat> {
+pub(super) fn some_heartbeat() -> impl Strategy<Value = Heartbeat> {
     let led =
         (any::<u16>(), any::<u64>(), some_time()).prop_map(|(partition, round, now)| Led { partition, round, now });
     let ballots = (option::of(some_ballot()), some_ballot(), some_ballot());
     let stranger = (any::<u16>(), any::<u128>(), ballots, any::<u64>()).prop_map(
-        |(partition, next, (memory, written, highest), token)| OfStranger {
+        |(partition, next, (memory, written, highest), token)| StrangerReport {
             partition,
             next: Stamp(next),
             memory,
