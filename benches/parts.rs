@@ -173,7 +173,7 @@ fn frames() -> [(&'static str, Frame); 3] {
     [
         ("an acquire", forward(Command::Acquire(wish(1, true)))),
         ("a release", forward(Command::Release(lease_id))),
-        ("a grant", Frame::Reply { number, now, result: Ok(Done::Outcome { outcome, place: 0, ahead: 0 }) }),
+        ("a grant", Frame::Reply { number, now, result: Ok(Done::Outcome { outcome, queue_position: 0, ahead: 0 }) }),
     ]
 }
 

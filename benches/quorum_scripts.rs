@@ -36,7 +36,7 @@ const ENDED_BYTES: usize = 40;
 const ENDED_BATCHES: u64 = 4;
 /// Batches of a window.
 const WINDOW: u64 = 100;
-/// The payload of a heartbeat when it leads a third of 32 partitions.
+/// The payload of a heartbeat of a server that leads a third of 32 partitions.
 const PAYLOAD_BYTES: usize = 400;
 /// Calls that are under way.
 const UNDER_WAY: usize = 4;

@@ -17,9 +17,9 @@ pub enum WaiterState {
     Waiting,
     /// It has been offered the lock, and has until the end of the claim window to claim it.
     Offered,
-    /// It let an offer lapse. It keeps its place, and is skipped until it claims or acquires again.
+    /// It let an offer lapse. It keeps its position, and is skipped until it claims or acquires again.
     Missed,
-    /// Its calls were dropped. It keeps its place for a retry until this moment, and is skipped.
+    /// Its calls were dropped. It keeps its position for a retry until this moment, and is skipped.
     Dropped(StoreTime),
 }
 
@@ -27,7 +27,7 @@ pub enum WaiterState {
 #[derive(Clone, Debug)]
 pub struct Waiter {
     /// Its queue position: arrival order.
-    pub place: u64,
+    pub position: u64,
     /// The calls that wait for it.
     pub binding: Binding,
     /// What the request asks for.
@@ -45,7 +45,7 @@ impl Waiter {
 /// Queues longer than this are not checked by [`Queue::check`].
 const CHECKED_WHOLE: usize = 32;
 
-/// The waiters of one replica that may be offered the lock or have missed their offer, by place.
+/// The waiters of one replica that may be offered the lock or have missed their offer, by position.
 #[derive(Clone, Debug, Default)]
 struct ServerWaiters {
     waiting: BTreeMap<u64, RequestId>,
@@ -58,9 +58,9 @@ pub struct Queue {
     waiters: HashMap<RequestId, Waiter>,
     /// The waiters by server, so that a silent server is skipped in one step, however many waiters it has.
     by_server: BTreeMap<ReplicaId, ServerWaiters>,
-    /// Dropped waiters, by the time until which they are kept and by place.
+    /// Dropped waiters, by the time until which they are kept and by position.
     dropped: BTreeMap<(StoreTime, u64), RequestId>,
-    next_place: u64,
+    next_position: u64,
 }
 
 impl Queue {
@@ -81,16 +81,16 @@ impl Queue {
 
     /// Adds a request at the end of the queue.
     pub fn push(&mut self, call: Call, replica: ReplicaId, terms: Terms) {
-        let place = self.next_place;
-        self.next_place += 1;
+        let position = self.next_position;
+        self.next_position += 1;
         let binding = Binding::first(call, replica);
-        let waiter = Waiter { place, binding, terms, state: WaiterState::Waiting };
+        let waiter = Waiter { position, binding, terms, state: WaiterState::Waiting };
         self.file(call.request, &waiter);
         let before = self.waiters.insert(call.request, waiter);
         assert!(before.is_none(), "a request is queued once");
     }
 
-    /// Binds another call of a queued request, which keeps its place.
+    /// Binds another call of a queued request, which keeps its position.
     pub fn bind(&mut self, call: Call, replica: ReplicaId) -> Option<Bound> {
         let mut waiter = self.remove(call.request)?;
         let bound = waiter.binding.bind(call, replica);
@@ -99,7 +99,7 @@ impl Queue {
         Some(bound)
     }
 
-    /// A queued request waits on this replica from now on, and keeps its place.
+    /// A queued request waits on this replica from now on, and keeps its position.
     pub fn move_to(&mut self, request: RequestId, replica: ReplicaId) {
         let Some(mut waiter) = self.remove(request) else { return };
         waiter.binding.move_to(replica);
@@ -119,9 +119,13 @@ impl Queue {
         self.waiters.get(request).map(|waiter| (*request, &waiter.binding))
     }
 
-    /// The lowest place in the queue, of any server.
-    pub fn first_place(&self) -> Option<u64> {
-        self.by_server.values().filter_map(|server| server.waiting.first_key_value()).map(|(place, _)| *place).min()
+    /// The lowest position in the queue, of any server.
+    pub fn first_position(&self) -> Option<u64> {
+        self.by_server
+            .values()
+            .filter_map(|server| server.waiting.first_key_value())
+            .map(|(position, _)| *position)
+            .min()
     }
 
     /// A waiter of a replica that is gone.
@@ -130,7 +134,7 @@ impl Queue {
         server.waiting.values().chain(server.missed.values()).next().copied()
     }
 
-    /// Changes whether a waiter may be offered the lock. It keeps its place.
+    /// Changes whether a waiter may be offered the lock. It keeps its position.
     pub fn set_state(&mut self, request: RequestId, state: WaiterState) {
         let Some(mut waiter) = self.remove(request) else { return };
         waiter.state = state;
@@ -142,13 +146,13 @@ impl Queue {
     pub fn remove(&mut self, request: RequestId) -> Option<Waiter> {
         let waiter = self.waiters.remove(&request)?;
         if let WaiterState::Dropped(until) = waiter.state {
-            self.dropped.remove(&(until, waiter.place));
+            self.dropped.remove(&(until, waiter.position));
         }
         let replica = waiter.binding.replica();
         if let Some(server) = self.by_server.get_mut(&replica) {
             match waiter.state {
-                WaiterState::Waiting => drop(server.waiting.remove(&waiter.place)),
-                WaiterState::Missed => drop(server.missed.remove(&waiter.place)),
+                WaiterState::Waiting => drop(server.waiting.remove(&waiter.position)),
+                WaiterState::Missed => drop(server.missed.remove(&waiter.position)),
                 WaiterState::Offered | WaiterState::Dropped(_) => {}
             }
             if server.waiting.is_empty() && server.missed.is_empty() {
@@ -160,11 +164,11 @@ impl Queue {
 
     /// Adds a waiter to the index of its state.
     fn file(&mut self, request: RequestId, waiter: &Waiter) {
-        let (replica, place) = (waiter.binding.replica(), waiter.place);
+        let (replica, position) = (waiter.binding.replica(), waiter.position);
         match waiter.state {
-            WaiterState::Waiting => drop(self.by_server.entry(replica).or_default().waiting.insert(place, request)),
-            WaiterState::Missed => drop(self.by_server.entry(replica).or_default().missed.insert(place, request)),
-            WaiterState::Dropped(until) => drop(self.dropped.insert((until, place), request)),
+            WaiterState::Waiting => drop(self.by_server.entry(replica).or_default().waiting.insert(position, request)),
+            WaiterState::Missed => drop(self.by_server.entry(replica).or_default().missed.insert(position, request)),
+            WaiterState::Dropped(until) => drop(self.dropped.insert((until, position), request)),
             WaiterState::Offered => {}
         }
     }
@@ -173,8 +177,8 @@ impl Queue {
     pub fn heal(&mut self, now: StoreTime) {
         let latest = now.after(DROP_GRACE);
         while let Some(entry) = self.dropped.last_entry().filter(|entry| latest < entry.key().0) {
-            let ((_, place), request) = entry.remove_entry();
-            self.dropped.insert((latest, place), request);
+            let ((_, position), request) = entry.remove_entry();
+            self.dropped.insert((latest, position), request);
             if let Some(waiter) = self.waiters.get_mut(&request) {
                 waiter.state = WaiterState::Dropped(latest);
             }
@@ -190,7 +194,7 @@ impl Queue {
         self.remove(request).map(|waiter| (request, waiter, until))
     }
 
-    /// The requests of which no call is bound any more, whose places are kept for a retry.
+    /// The requests of which no call is bound any more, whose positions are kept for a retry.
     pub fn kept(&self) -> impl Iterator<Item = (RequestId, &Waiter)> {
         let dropped = self.dropped.values().filter_map(|request| Some((*request, self.waiters.get(request)?)));
         dropped.filter(|(_, waiter)| !waiter.binding.is_bound())
@@ -215,20 +219,21 @@ impl Queue {
         for (replica, server) in &self.by_server {
             assert!(!(server.waiting.is_empty() && server.missed.is_empty()), "a server without waiters is removed");
             let states = [(&server.waiting, WaiterState::Waiting), (&server.missed, WaiterState::Missed)];
-            for (places, state) in states {
-                for (place, request) in places {
+            for (positions, state) in states {
+                for (position, request) in positions {
                     let filed_right = self.waiters.get(request).is_some_and(|waiter| {
-                        waiter.place == *place && waiter.state == state && waiter.binding.replica() == *replica
+                        waiter.position == *position && waiter.state == state && waiter.binding.replica() == *replica
                     });
                     assert!(filed_right, "a waiter is filed under its server");
                     filed += 1;
                 }
             }
         }
-        for ((until, place), request) in &self.dropped {
+        for ((until, position), request) in &self.dropped {
             let waiter = self.waiters.get(request);
             assert!(
-                waiter.is_some_and(|waiter| waiter.place == *place && waiter.state == WaiterState::Dropped(*until)),
+                waiter
+                    .is_some_and(|waiter| waiter.position == *position && waiter.state == WaiterState::Dropped(*until)),
                 "a waiter that is kept for a retry is queued as dropped"
             );
         }

@@ -168,8 +168,11 @@ fn an_acquire_that_another_server_answers_makes_8_allocations_more() {
         left: Duration::from_secs(30),
         previous_end: None,
     };
-    let granted =
-        reply(Ok(Done::Outcome { outcome: Outcome::Acquire(AcquireOutcome::Granted(grant)), place: 0, ahead: 0 }));
+    let granted = reply(Ok(Done::Outcome {
+        outcome: Outcome::Acquire(AcquireOutcome::Granted(grant)),
+        queue_position: 0,
+        ahead: 0,
+    }));
     let cost = |frame: &Frame| {
         let sent = frame.clone();
         let mut parcel = Vec::new();
@@ -198,8 +201,12 @@ fn no_parcel_costs_more_than_a_few_times_its_largest_size() {
     const MANY: usize = 500_000;
     let empty = || Metadata::new(vec![(String::new(), String::new()); 16_000]).unwrap();
     let acquire_of_waiter = acquire(Metadata::default());
-    let waiter =
-        PresentedWaiter { place: (Ballot::default(), 0), name: name(0), acquire: acquire_of_waiter, is_dropped: false };
+    let waiter = PresentedWaiter {
+        queue_position: (Ballot::default(), 0),
+        name: name(0),
+        acquire: acquire_of_waiter,
+        is_dropped: false,
+    };
     let (waiters, not_after) = (vec![waiter; 60_000], StoreTime::from_micros(1));
     let waiters = Frame::Waiters { partition: 0, ballot: BALLOT, not_after, waiters, is_last: true };
     let locks = vec![(LockName::new("n").unwrap(), LockView::default()); MANY];

@@ -66,7 +66,7 @@ impl Turn<'_> {
         Some(AcquireOutcome::Granted(grant))
     }
 
-    /// The request is queued: binds this call to it. The request keeps its place.
+    /// The request is queued: binds this call to it. The request keeps its position.
     fn acquire_queued(&mut self, command: &Acquire) -> Option<AcquireOutcome> {
         let Call { request, attempt, .. } = command.call;
         let waiter = self.lock.queue.as_ref()?.get(request)?;

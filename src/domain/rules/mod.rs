@@ -144,17 +144,17 @@ impl Lock {
     /// An upper bound on how many requests are queued before this one: requests between that have left still count.
     pub fn ahead(&self, request: RequestId) -> Option<u64> {
         let queue = self.queue.as_ref()?;
-        let place = queue.get(request)?.place;
-        Some(queue.first_place().map_or(0, |first| place.saturating_sub(first)))
+        let position = queue.get(request)?.position;
+        Some(queue.first_position().map_or(0, |first| position.saturating_sub(first)))
     }
 
-    /// The place of this request in the queue: it is less than that of who came later, and each keeps its own.
-    pub fn place(&self, request: RequestId) -> Option<u64> {
-        Some(self.queue.as_ref()?.get(request)?.place)
+    /// The position of this request in the queue: it is less than that of who came later, and each keeps its own.
+    pub fn queue_position(&self, request: RequestId) -> Option<u64> {
+        Some(self.queue.as_ref()?.get(request)?.position)
     }
 
-    /// The waiters that were dropped and whose places are kept for a repeat.
-    pub fn kept_places(&self) -> impl Iterator<Item = (RequestId, &Waiter)> {
+    /// The waiters that were dropped and whose positions are kept for a repeat.
+    pub fn kept_queue_positions(&self) -> impl Iterator<Item = (RequestId, &Waiter)> {
         self.queue.iter().flat_map(|queue| queue.kept())
     }
 

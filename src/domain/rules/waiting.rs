@@ -146,10 +146,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Queues a request whose call was dropped at another leader: its place is kept for [`DROP_GRACE`] from now, as if
-    /// the call had been queued and dropped here. Nobody would hear of a grant, so none is made. Changes nothing if the
-    /// request is known: then it has gone on since.
-    pub fn keep_place(&mut self, Acquire { call, terms, .. }: Acquire) -> AcquireOutcome {
+    /// Queues a request whose call was dropped at another leader: its position is kept for [`DROP_GRACE`] from now, as
+    /// if the call had been queued and dropped here. Nobody would hear of a grant, so none is made. Changes nothing if
+    /// the request is known: then it has gone on since.
+    pub fn keep_queue_position(&mut self, Acquire { call, terms, .. }: Acquire) -> AcquireOutcome {
         self.apply_time();
         let request = call.request;
         let is_queued = self.lock.queue.as_ref().is_some_and(|queue| queue.get(request).is_some());
@@ -169,8 +169,8 @@ impl Turn<'_> {
     }
 
     /// Declines an offer, on behalf of the server that it was made to and that has no call of the request that can take
-    /// it. Calls that are still bound belong to another server, or their cleanup was lost. So the place is skipped, and
-    /// kept for [`DROP_GRACE`], in which a live call claims.
+    /// it. Calls that are still bound belong to another server, or their cleanup was lost. So the position is skipped,
+    /// and kept for [`DROP_GRACE`], in which a live call claims.
     pub(super) fn decline_offer(&mut self, request: RequestId, attempt: u32) {
         self.apply_time();
         let waiter = self.lock.queue.as_ref().and_then(|queue| queue.get(request));

@@ -151,9 +151,12 @@ fn frames() -> Vec<Frame> {
     let mut frames: Vec<_> = commands().into_iter().map(|command| forward(Work::Run(name(), command))).collect();
     frames.push(forward(Work::List { prefix: "orders/".to_owned(), slot: 4, limit: 100, budget: 1_000 }));
     frames.push(forward(Work::Watch(7)));
-    frames.extend(outcomes().into_iter().map(|outcome| reply(Ok(Done::Outcome { outcome, place: 5, ahead: 6 }))));
+    frames.extend(
+        outcomes().into_iter().map(|outcome| reply(Ok(Done::Outcome { outcome, queue_position: 5, ahead: 6 }))),
+    );
     let locks = vec![(name(), view()), (name(), LockView::default())];
-    let waiter = |is_dropped| PresentedWaiter { place: (BALLOT, 6), name: name(), acquire: acquire(), is_dropped };
+    let waiter =
+        |is_dropped| PresentedWaiter { queue_position: (BALLOT, 6), name: name(), acquire: acquire(), is_dropped };
     let waiters = vec![waiter(false), waiter(true)];
     let outcomes = acquire_outcomes().into_iter().map(|outcome| (CALL, outcome, 7)).collect();
     frames.extend([

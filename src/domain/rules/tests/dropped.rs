@@ -9,7 +9,7 @@ fn a_dropped_waiter_is_skipped_and_keeps_its_queue_position_for_3_s() {
     assert_skipped_and_kept(&mut bench, &held);
 }
 
-/// C is served before B, whose call was dropped. B keeps its place before D for 3 s.
+/// C is served before B, whose call was dropped. B keeps its position before D for 3 s.
 #[track_caller]
 fn assert_skipped_and_kept(bench: &mut Bench, held: &Grant) {
     bench.release(held);
@@ -45,12 +45,12 @@ fn a_retry_of_the_same_attempt_keeps_the_queue_position_too() {
 #[test]
 fn a_place_that_is_kept_for_a_call_that_was_dropped_elsewhere_is_skipped_and_kept_for_3_s() {
     let (mut bench, held) = Bench::held_with_waiters(&[]);
-    assert_eq!(bench.keep_place(B, 1), AcquireOutcome::Queued);
+    assert_eq!(bench.keep_queue_position(B, 1), AcquireOutcome::Queued);
     assert_eq!(bench.acquire(C, 1), AcquireOutcome::Queued);
     assert_skipped_and_kept(&mut bench, &held);
 
     let (mut bench, _) = Bench::held_with_waiters(&[]);
-    bench.keep_place(B, 1);
+    bench.keep_queue_position(B, 1);
     bench.pass(secs(3)).apply_time();
     assert_eq!(bench.acquire(B, 2), AcquireOutcome::Ended);
 }
@@ -58,7 +58,7 @@ fn a_place_that_is_kept_for_a_call_that_was_dropped_elsewhere_is_skipped_and_kep
 #[test]
 fn a_place_that_is_kept_holds_no_free_lock() {
     let mut bench = Bench::new();
-    assert_eq!(bench.keep_place(B, 1), AcquireOutcome::Queued);
+    assert_eq!(bench.keep_queue_position(B, 1), AcquireOutcome::Queued);
     assert_eq!((bench.woken(), bench.view().current.is_none()), (vec![], true));
     bench.acquire(C, 1).granted();
     assert_eq!(bench.acquire(B, 1), AcquireOutcome::Queued);
@@ -68,21 +68,21 @@ fn a_place_that_is_kept_holds_no_free_lock() {
 fn no_place_is_kept_for_a_request_that_has_gone_on() {
     let (mut bench, held) = Bench::held_with_waiters(&[B]);
     for request in [A, B] {
-        assert_eq!(bench.keep_place(request, 1), AcquireOutcome::Overtaken);
+        assert_eq!(bench.keep_queue_position(request, 1), AcquireOutcome::Overtaken);
     }
     bench.release(&held);
     assert_eq!(bench.woken(), [(B, 1)], "its call waits here");
-    assert_eq!(bench.keep_place(A, 1), AcquireOutcome::Overtaken, "its lease has ended");
+    assert_eq!(bench.keep_queue_position(A, 1), AcquireOutcome::Overtaken, "its lease has ended");
     bench.drop_call(C, 1);
-    assert_eq!(bench.keep_place(C, 1), AcquireOutcome::Overtaken, "its cleanup was first");
+    assert_eq!(bench.keep_queue_position(C, 1), AcquireOutcome::Overtaken, "its cleanup was first");
     assert_eq!(bench.view().waiters, 1);
 }
 
 #[test]
-fn places_that_are_kept_are_bounded_like_waiters() {
+fn queue_positions_that_are_kept_are_bounded_like_waiters() {
     let (mut bench, _) = Bench::held_with_waiters(&[B]);
     bench.waiters_max = 1;
-    assert_eq!(bench.keep_place(C, 1), AcquireOutcome::QueueFull);
+    assert_eq!(bench.keep_queue_position(C, 1), AcquireOutcome::QueueFull);
 }
 
 #[test]

@@ -188,9 +188,9 @@ impl Bench {
         self.turn(|turn| turn.drop_call(call));
     }
 
-    fn keep_place(&mut self, request: u128, attempt: u32) -> AcquireOutcome {
+    fn keep_queue_position(&mut self, request: u128, attempt: u32) -> AcquireOutcome {
         let acquire_command = self.acquire_command(request, attempt);
-        self.turn(|turn| turn.keep_place(acquire_command))
+        self.turn(|turn| turn.keep_queue_position(acquire_command))
     }
 
     fn decline(&mut self, request: u128, attempt: u32) {

@@ -228,7 +228,7 @@ impl Election {
     }
 
     /// The gateways: the other servers that calls may wait on, or did a moment ago. One that has left is not waited
-    /// for, which it says with its last heartbeat: until then it presents the places that it keeps.
+    /// for, which it says with its last heartbeat: until then it presents the queue positions that it keeps.
     pub(crate) fn gateways(&self, now: Instant) -> Vec<ServerId> {
         let is_heard_out = |left: Instant| now.duration_since(left) >= LAST_WORDS_TIME_MAX;
         let has_left = |peer: &Peer| peer.heartbeat.left && peer.left.is_none_or(is_heard_out);

@@ -46,7 +46,7 @@ pub struct StrangerReport {
 
 /// How long servers are waited for after a loss of memory. The node forgot who is there, too: in this time each server
 /// that lives has reported three times.
-pub const TELLING_TIME: Duration = Duration::from_secs(1);
+pub const REPORT_TIME: Duration = Duration::from_secs(1);
 
 /// How long somebody with the memory of the highest ballot is waited for. After that, what the node kept has to do.
 pub const MEMORY_WAIT: Duration = Duration::from_secs(3);
@@ -229,7 +229,7 @@ impl Alone {
         let report = |server: &ServerId| situation.reports.get(server).filter(|report| report.next == next);
         let is_begun = self.memory.is_some_and(|memory| memory.origin == Origin::Begins(next));
         let Some(mine) = report(&self.me) else { return Decision::Wait };
-        if is_begun || waited < TELLING_TIME || situation.living.iter().any(|server| report(server).is_none()) {
+        if is_begun || waited < REPORT_TIME || situation.living.iter().any(|server| report(server).is_none()) {
             return Decision::Wait;
         }
         // Who has reported and lives no more is heard, too.

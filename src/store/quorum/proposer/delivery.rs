@@ -1,6 +1,6 @@
 //! Delivery of committed outcomes: to calls, streams and watchers of this server, and to other servers.
 
-use super::local_waiters::{LocalWaiters, QueuePlace};
+use super::local_waiters::{LocalWaiters, QueuePosition};
 use crate::{
     domain::{
         binding::Binding,
@@ -85,8 +85,8 @@ pub(crate) enum ReplyTo {
 #[derive(Debug)]
 pub(crate) struct Confirmed {
     pub(crate) outcome: Timed<Outcome>,
-    /// The place of a request that is queued.
-    pub(crate) place: QueuePlace,
+    /// The queue position of a request that is queued.
+    pub(crate) queue_position: QueuePosition,
 }
 
 impl Exit<'_> {
@@ -136,17 +136,24 @@ impl Exit<'_> {
     }
 
     /// Replies with the outcome of a turn at `now`, in the partition's time.
-    pub(crate) fn outcome(&self, reply_to: ReplyTo, now: StoreTime, outcome: Outcome, place: QueuePlace) {
+    pub(crate) fn outcome(&self, reply_to: ReplyTo, now: StoreTime, outcome: Outcome, queue_position: QueuePosition) {
         match reply_to {
             // Nobody listens: the caller is gone.
             ReplyTo::Caller(reply, sent) => {
-                drop(reply.send(Ok(Confirmed { outcome: Timed { sent, outcome }, place })));
+                drop(reply.send(Ok(Confirmed { outcome: Timed { sent, outcome }, queue_position })));
             }
             ReplyTo::Server(server, number) => {
                 self.reply(
                     server,
                     number,
-                    (now, Ok(Done::Outcome { outcome, place: place.number, ahead: place.ahead })),
+                    (
+                        now,
+                        Ok(Done::Outcome {
+                            outcome,
+                            queue_position: queue_position.number,
+                            ahead: queue_position.ahead,
+                        }),
+                    ),
                 );
             }
         }
@@ -170,22 +177,23 @@ impl Exit<'_> {
         &self,
         server: ServerId,
         (partition, ballot): (u16, Ballot),
-        (call, outcome, place): (Call, AcquireOutcome, u64),
+        (call, outcome, queue_position): (Call, AcquireOutcome, u64),
     ) {
         if server == self.me {
-            self.settle_presented(ballot, call, outcome, place);
+            self.settle_presented(ballot, call, outcome, queue_position);
         } else {
-            self.transport.send(server, Frame::Presented { partition, ballot, outcomes: vec![(call, outcome, place)] });
+            self.transport
+                .send(server, Frame::Presented { partition, ballot, outcomes: vec![(call, outcome, queue_position)] });
         }
     }
 
     /// Takes what became of a call that this server presented to the leader with this ballot.
-    pub(crate) fn settle_presented(&self, ballot: Ballot, call: Call, outcome: AcquireOutcome, place: u64) {
+    pub(crate) fn settle_presented(&self, ballot: Ballot, call: Call, outcome: AcquireOutcome, queue_position: u64) {
         let mut local_waiters = self.local_waiters.lock();
         // What an older leader says does not count: the call is presented to its successor.
         let Some(sent) = local_waiters.presented_at(call, ballot) else { return };
         if outcome == AcquireOutcome::Queued {
-            local_waiters.queued_again(call, (ballot, place));
+            local_waiters.queued_again(call, (ballot, queue_position));
         } else {
             local_waiters.remove(call);
             drop(local_waiters);

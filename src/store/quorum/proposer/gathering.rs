@@ -51,7 +51,7 @@ impl Gathering {
     /// The waiters, in the order in which they came to the leaders before.
     pub(super) fn into_waiters(self) -> Vec<(ServerId, PresentedWaiter)> {
         let Self { mut waiters, .. } = self;
-        waiters.sort_by_key(|(_, waiter)| waiter.place);
+        waiters.sort_by_key(|(_, waiter)| waiter.queue_position);
         waiters
     }
 }
@@ -81,7 +81,7 @@ mod tests {
             min_token: 0,
         };
         PresentedWaiter {
-            place: (Ballot { round, ..Ballot::default() }, number),
+            queue_position: (Ballot { round, ..Ballot::default() }, number),
             name: LockName::new("lock").unwrap(),
             acquire: Acquire { call: Call { request, attempt: 1, id: CallId(1) }, terms, wait: true, candidate },
             is_dropped: false,
@@ -104,7 +104,8 @@ mod tests {
         assert!(it.is_over(now.after(GATHER_TIME_MAX)));
         it.presents(three, vec![], true);
         assert!(it.is_over(now));
-        let order: Vec<_> = it.into_waiters().into_iter().map(|(_, it)| (it.place.0.round, it.place.1)).collect();
+        let order: Vec<_> =
+            it.into_waiters().into_iter().map(|(_, it)| (it.queue_position.0.round, it.queue_position.1)).collect();
         assert_eq!(order, [(1, 4), (2, 9), (3, 1), (3, 2)]);
     }
 }

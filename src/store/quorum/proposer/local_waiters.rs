@@ -2,8 +2,8 @@
 //!
 //! A queue lives in the memory of the partition's leader, and is lost with it. The server that a call waits on knows
 //! what the call asked for and where it stood, so that the next leader can queue it again in the old order. A
-//! call that was dropped is presented too, for as long as the leader before kept its place: a server that hands over
-//! because it drains has just ended the calls that waited on it, and their clients are about to repeat them
+//! call that was dropped is presented too, for as long as the leader before kept its queue position: a server that
+//! hands over because it drains has just ended the calls that waited on it, and their clients are about to repeat them
 //! elsewhere.
 
 use crate::domain::{
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 /// Where a request is queued.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct QueuePlace {
+pub(crate) struct QueuePosition {
     /// The leader that queued it.
     pub(crate) ballot: Ballot,
     /// Its place in the queue of its lock at this leader, from 1 on; 0 if it is not queued.
@@ -59,12 +59,12 @@ struct Presented {
 }
 
 impl LocalWaiters {
-    /// Takes the outcome of an acquire that a leader confirmed, and its place if it is queued.
-    pub(crate) fn acquired(&mut self, name: &LockName, acquire: Acquire, at: QueuePlace, outcome: &Outcome) {
+    /// Takes the outcome of an acquire that a leader confirmed, and its queue position if it is queued.
+    pub(crate) fn acquired(&mut self, name: &LockName, acquire: Acquire, at: QueuePosition, outcome: &Outcome) {
         if *outcome == Outcome::Acquire(AcquireOutcome::Queued) {
             let call = acquire.call;
-            let place = (at.ballot, at.number);
-            let waiter = PresentedWaiter { place, name: name.clone(), acquire, is_dropped: false };
+            let queue_position = (at.ballot, at.number);
+            let waiter = PresentedWaiter { queue_position, name: name.clone(), acquire, is_dropped: false };
             let waiting = Waiting { waiter, presented: None, ahead: at.ahead, is_to_claim: false, dropped: None };
             self.0.insert(call, waiting);
         } else {
@@ -73,7 +73,7 @@ impl LocalWaiters {
     }
 
     /// Takes the outcome of another command: some end a wait.
-    pub(crate) fn answered(&mut self, command: &Command, at: QueuePlace, outcome: &Outcome) {
+    pub(crate) fn answered(&mut self, command: &Command, at: QueuePosition, outcome: &Outcome) {
         let (Command::Claim(call, _) | Command::GiveUp(call), Outcome::Acquire(outcome)) = (command, outcome) else {
             return;
         };
@@ -112,22 +112,22 @@ impl LocalWaiters {
         self.0.remove(&call);
     }
 
-    /// The call was dropped: it does not wait any more, and its place is kept for a repeat.
+    /// The call was dropped: it does not wait any more, and its queue position is kept for a repeat.
     pub(crate) fn drop_call(&mut self, call: Call, now: Instant) {
         if let Some(waiting) = self.waiting_mut(call) {
             waiting.dropped = Some(now);
         }
     }
 
-    /// Takes places that a leader on this server kept for dropped calls, also of other servers: it leads no more.
-    pub(crate) fn keep(&mut self, places: Vec<PresentedWaiter>, now: Instant) {
-        for waiter in places {
+    /// Takes dropped calls whose queue positions a leader on this server kept, also of other servers: it leads no more.
+    pub(crate) fn keep(&mut self, waiters: Vec<PresentedWaiter>, now: Instant) {
+        for waiter in waiters {
             let waiting = Waiting { waiter, presented: None, ahead: 0, is_to_claim: false, dropped: Some(now) };
             self.0.entry(waiting.waiter.acquire.call).or_insert(waiting);
         }
     }
 
-    /// Forgets the dropped calls whose places are not kept any more.
+    /// Forgets the dropped calls whose queue positions are not kept any more.
     pub(crate) fn forget_dropped(&mut self, now: Instant) {
         self.0.retain(|_, waiting| waiting.dropped.is_none_or(|at| now.duration_since(at) < DROP_GRACE));
     }
@@ -141,7 +141,7 @@ impl LocalWaiters {
     /// it now.
     pub(crate) fn present_to(&mut self, ballot: Ballot, now: Instant) -> Vec<PresentedWaiter> {
         let is_to_be = |waiting: &Waiting| {
-            waiting.waiter.place.0 < ballot
+            waiting.waiter.queue_position.0 < ballot
                 && waiting
                     .presented
                     .is_none_or(|it| it.to < ballot || now.duration_since(it.last) >= PRESENTED_AGAIN_AFTER)
@@ -152,7 +152,7 @@ impl LocalWaiters {
             PresentedWaiter { is_dropped: waiting.dropped.is_some(), ..waiting.waiter.clone() }
         });
         let mut waiters: Vec<_> = presented.collect();
-        waiters.sort_unstable_by_key(|waiter| waiter.place);
+        waiters.sort_unstable_by_key(|waiter| waiter.queue_position);
         waiters
     }
 
@@ -176,14 +176,14 @@ impl LocalWaiters {
 
     /// The calls that the leader with this ballot has queued.
     pub(crate) fn queued_at(&self, ballot: Ballot) -> Vec<Call> {
-        let is_queued = |waiting: &Waiting| waiting.dropped.is_none() && waiting.waiter.place.0 == ballot;
+        let is_queued = |waiting: &Waiting| waiting.dropped.is_none() && waiting.waiter.queue_position.0 == ballot;
         self.0.iter().filter(|(_, waiting)| is_queued(waiting)).map(|(call, _)| *call).collect()
     }
 
-    /// A call that was presented is queued at this place.
-    pub(super) fn queued_again(&mut self, call: Call, place: (Ballot, u64)) {
+    /// A call that was presented is queued at this position.
+    pub(super) fn queued_again(&mut self, call: Call, queue_position: (Ballot, u64)) {
         if let Some(waiting) = self.0.get_mut(&call) {
-            waiting.waiter.place = place;
+            waiting.waiter.queue_position = queue_position;
         }
     }
 }
@@ -219,7 +219,7 @@ mod tests {
             min_token: 0,
         };
         let mut it = LocalWaiters::default();
-        let at = QueuePlace { ballot: ballot(1), number: 1, ahead: 0 };
+        let at = QueuePosition { ballot: ballot(1), number: 1, ahead: 0 };
         let name = LockName::new("lock").unwrap();
         let queued = Outcome::Acquire(AcquireOutcome::Queued);
         it.acquired(&name, Acquire { call, terms, wait: true, candidate }, at, &queued);
@@ -250,12 +250,15 @@ mod tests {
         assert_eq!(it.queued_at(ballot(1)), []);
         it.drop_call(call, dropped + DROP_GRACE / 2);
         let presented = it.present_to(ballot(2), dropped);
-        assert_eq!(presented.iter().map(|waiter| (waiter.place.1, waiter.is_dropped)).collect::<Vec<_>>(), [(1, true)]);
+        assert_eq!(
+            presented.iter().map(|waiter| (waiter.queue_position.1, waiter.is_dropped)).collect::<Vec<_>>(),
+            [(1, true)]
+        );
         // The next leader presents it in the order of this one.
         it.queued_again(call, (ballot(2), 7));
         assert_eq!(it.present_to(ballot(2), dropped + PRESENTED_AGAIN_AFTER).len(), 0);
         it.forget_dropped(dropped + DROP_GRACE - Duration::from_millis(1));
-        assert_eq!(it.present_to(ballot(3), dropped)[0].place, (ballot(2), 7));
+        assert_eq!(it.present_to(ballot(3), dropped)[0].queue_position, (ballot(2), 7));
         it.forget_dropped(dropped + DROP_GRACE);
         assert_eq!(it.present_to(ballot(4), dropped).len(), 0);
     }

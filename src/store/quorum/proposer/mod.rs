@@ -5,5 +5,5 @@ pub(crate) mod delivery;
 pub(crate) mod gathering;
 pub(crate) mod leading;
 pub(crate) mod local_waiters;
-pub(crate) mod place;
 pub(crate) mod role;
+pub(crate) mod route;

@@ -5,7 +5,7 @@ mod memory;
 
 pub(crate) use memory::Begun;
 
-use super::place::Place;
+use super::route::Route;
 use super::{
     delivery::Exit,
     leading::{Lead, Recovered},
@@ -236,7 +236,7 @@ impl Proposer {
                         let renewals = renewals.as_ref().unwrap_or(&Renewals::MayBeMissing);
                         let frozen_at = campaign.frozen_at.unwrap_or(now);
                         let recovered = Recovered { content, renewals, frozen_at, now };
-                        match Lead::new(of, *leader, recovered, max, Place::hash_of) {
+                        match Lead::new(of, *leader, recovered, max, Route::hash_of) {
                             Ok(lead) => {
                                 let lead = lead.beside_classic(self.prefix.as_ref());
                                 if let Some(memory) = &mut self.memory {
@@ -285,7 +285,7 @@ impl Proposer {
     /// Leads no more, and does not campaign.
     pub(crate) fn resign(&mut self, now: StoreTime, exit: &Exit<'_>) {
         if let Role::Leader(mut lead) = std::mem::replace(&mut self.role, Role::Standby) {
-            exit.local_waiters.lock().keep(lead.kept_places(), Instant::now());
+            exit.local_waiters.lock().keep(lead.kept_queue_positions(), Instant::now());
             match &mut self.memory {
                 Some(memory) => memory.keep(lead, now, exit),
                 None => lead.refuse_held(now, exit),

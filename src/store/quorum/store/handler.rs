@@ -13,7 +13,7 @@ use crate::{
             proposer::{
                 delivery::ReplyTo,
                 leading::{Job, Lead},
-                place::Place,
+                route::Route,
             },
             rpc::messages::{Done, Frame, Parcel, Refusal, Work},
         },
@@ -57,7 +57,7 @@ impl<C: NodeClient> QuorumStore<C> {
             Frame::Gather { partition, ballot, now } if ballot.server == from => {
                 let known = Known { ballot, time: now, heard: self.clock.now() };
                 self.note_leader(partition.into(), known);
-                self.keep_places(partition.into(), ballot);
+                self.keep_queue_positions(partition.into(), ballot);
                 self.present(partition.into(), known, true);
             }
             Frame::Waiters { partition, ballot, not_after, waiters, is_last } => {
@@ -70,14 +70,14 @@ impl<C: NodeClient> QuorumStore<C> {
                 let may_come =
                     |lead: &&mut Lead| lead.ballot() == ballot && lead.time(now) <= not_after && !lead.hands_over();
                 if let Some(lead) = proposer.lead().filter(may_come) {
-                    lead.presents(from, (waiters, is_last), Place::hash_of, now, &exit);
+                    lead.presents(from, (waiters, is_last), Route::hash_of, now, &exit);
                 }
             }
             Frame::Presented { partition, ballot, outcomes } if ballot.server == from => {
                 let at = usize::from(partition);
                 if at < self.parts.len() {
-                    for (call, outcome, place) in outcomes {
-                        self.exit(at).settle_presented(ballot, call, outcome, place);
+                    for (call, outcome, queue_position) in outcomes {
+                        self.exit(at).settle_presented(ballot, call, outcome, queue_position);
                     }
                 }
             }
@@ -130,12 +130,12 @@ impl<C: NodeClient> QuorumStore<C> {
         }
         match work {
             Work::Run(name, command) => {
-                let place = self.place(&name);
-                if place.partition != at {
+                let route = self.route(&name);
+                if route.partition != at {
                     return Err(nobody);
                 }
                 let reply_to = ReplyTo::Server(from, number);
-                lead.submit(Job { name, hash: place.hash, command, from, not_after, reply_to }, now, &exit);
+                lead.submit(Job { name, hash: route.hash, command, from, not_after, reply_to }, now, &exit);
             }
             Work::List { .. } if not_after < time => return Err((time, Refusal::TooLate)),
             Work::List { prefix, slot, limit, budget } => {
@@ -169,12 +169,12 @@ impl<C: NodeClient> QuorumStore<C> {
         }
     }
 
-    /// Keeps the places of dropped calls, if this server still has the lead that ends by this ballot.
-    fn keep_places(&self, partition: usize, ballot: Ballot) {
+    /// Keeps the queue positions of dropped calls, if this server still has the lead that ends by this ballot.
+    fn keep_queue_positions(&self, partition: usize, ballot: Ballot) {
         let Some(part) = self.parts.get(partition) else { return };
         let mut proposer = part.proposer.lock();
         if let Some(lead) = proposer.lead().filter(|lead| lead.ballot() < ballot) {
-            part.local_waiters.lock().keep(lead.kept_places(), Instant::now());
+            part.local_waiters.lock().keep(lead.kept_queue_positions(), Instant::now());
         }
     }
 

@@ -12,7 +12,7 @@ use crate::{
                 ballot::{ServerId, Stamp},
                 node::{Mark, NodeRequest},
             },
-            proposer::{delivery::Exit, place::Place, role::Proposer},
+            proposer::{delivery::Exit, role::Proposer, route::Route},
             rpc::messages::{Frame, HEARTBEAT_PERIOD, Heartbeat},
         },
     },
@@ -170,7 +170,7 @@ impl<C: NodeClient> QuorumStore<C> {
             let clock = self.clock.now();
             lead.hear_of(living.iter().copied(), clock, &exit);
             lead.found_dead(self.membership.election.lock().dead(now), clock);
-            lead.gathers_only_of(gateways, Place::hash_of, clock, &exit);
+            lead.gathers_only_of(gateways, Route::hash_of, clock, &exit);
             let heir = self.membership.election.lock().heir(number, self.is_leaving(), now);
             if let Some(heir) = heir.filter(|_| lead.may_hand_over(clock)) {
                 lead.begin_hand_over(heir, clock);
@@ -208,7 +208,7 @@ impl<C: NodeClient> QuorumStore<C> {
             self.delivery.transport.send(server, Frame::Gather { partition: number, ballot, now: lead.time(now) });
         }
         let own = self.parts[at].local_waiters.lock().present_to(ballot, exit.since);
-        lead.presents(self.delivery.me, (own, true), Place::hash_of, now, exit);
+        lead.presents(self.delivery.me, (own, true), Route::hash_of, now, exit);
         self.parts[at].leader.lock().take_if(|known| known.ballot < ballot);
         self.delivery.lost();
         self.parts.led_anew.notify_waiters();

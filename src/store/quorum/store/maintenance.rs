@@ -4,7 +4,7 @@ use super::{QuorumStore, partitions::Part};
 use crate::store::quorum::{
     nodes::client::NodeClient,
     paxos::ballot::Ballot,
-    proposer::{place::Place, role::Proposer},
+    proposer::{role::Proposer, route::Route},
     rpc::messages::Frame,
 };
 use std::time::Duration;
@@ -45,7 +45,7 @@ impl<C: NodeClient> QuorumStore<C> {
                 }
                 continue;
             };
-            lead.end_gathering(Place::hash_of, now, &exit);
+            lead.end_gathering(Route::hash_of, now, &exit);
             if lead.end_hand_over(now) {
                 // It goes on: who waits for the successor asks here again.
                 self.parts.led_anew.notify_waiters();

@@ -30,7 +30,7 @@ use crate::{
             paxos::{ballot::ServerId, node::Mark},
             proposer::{
                 delivery::{Delivery, Exit},
-                place::Place,
+                route::Route,
             },
         },
     },
@@ -175,8 +175,8 @@ impl<C: NodeClient> QuorumStore<C> {
         self.membership.is_leaving()
     }
 
-    fn place(&self, name: &LockName) -> Place {
-        Place::of(name, self.driver.mark.partitions)
+    fn route(&self, name: &LockName) -> Route {
+        Route::of(name, self.driver.mark.partitions)
     }
 
     async fn acquire(&self, name: &LockName, acquire: Acquire) -> Answer {
@@ -195,7 +195,7 @@ impl<C: NodeClient> QuorumStore<C> {
         let sent = Instant::now();
         match self.claim_once(name, call, claim).await {
             Err(StoreError::Unavailable(_) | StoreError::TooLate | StoreError::OutcomeUnknown(_))
-                if self.parts[self.place(name).partition].local_waiters.lock().claim_failed(call) =>
+                if self.parts[self.route(name).partition].local_waiters.lock().claim_failed(call) =>
             {
                 Ok(Timed { sent, outcome: AcquireOutcome::Queued.into() })
             }
@@ -209,7 +209,7 @@ impl<C: NodeClient> QuorumStore<C> {
         if answer.outcome != Outcome::Acquire(AcquireOutcome::Unknown) {
             return Ok(answer);
         }
-        let part = &self.parts[self.place(name).partition];
+        let part = &self.parts[self.route(name).partition];
         let acquire = part.local_waiters.lock().get(call).cloned();
         match acquire {
             Some(acquire) => self.execute(name, Command::Acquire(acquire)).await,
@@ -246,13 +246,13 @@ impl<C: NodeClient> Store for QuorumStore<C> {
 
     fn post(&self, name: &LockName, command: Command) {
         if let Command::DropCall(call) = command {
-            self.parts[self.place(name).partition].local_waiters.lock().drop_call(call, Instant::now());
+            self.parts[self.route(name).partition].local_waiters.lock().drop_call(call, Instant::now());
         }
         self.chores.add(Chore(name.clone(), command));
     }
 
     fn ahead(&self, name: &LockName, call: Call) -> Option<u64> {
-        let Place { partition, hash } = self.place(name);
+        let Route { partition, hash } = self.route(name);
         let part = &self.parts[partition];
         match part.proposer.lock().lead() {
             Some(lead) => lead.ahead(name, hash, call),

@@ -17,8 +17,8 @@ use crate::{
             proposer::{
                 delivery::{Confirmed, ReplyTo},
                 leading::Job,
-                local_waiters::QueuePlace,
-                place::Place,
+                local_waiters::QueuePosition,
+                route::Route,
             },
             rpc::messages::{Done, Refusal, Work},
         },
@@ -56,17 +56,17 @@ impl<C: NodeClient> QuorumStore<C> {
     }
 
     async fn execute_in_time(&self, name: &LockName, command: Command) -> Answer {
-        let place = self.place(name);
-        let Confirmed { outcome: Timed { sent, outcome }, place: queued_at } =
-            match self.execute_once(name, place, &command).await {
-                Err(NotDone::NotThere(_)) => Box::pin(self.execute_at_next_leader(name, place, &command)).await?,
+        let route = self.route(name);
+        let Confirmed { outcome: Timed { sent, outcome }, queue_position } =
+            match self.execute_once(name, route, &command).await {
+                Err(NotDone::NotThere(_)) => Box::pin(self.execute_at_next_leader(name, route, &command)).await?,
                 done => done?,
             };
-        let local_waiters = &self.parts[place.partition].local_waiters;
+        let local_waiters = &self.parts[route.partition].local_waiters;
         match command {
-            Command::Acquire(acquire) => local_waiters.lock().acquired(name, acquire, queued_at, &outcome),
+            Command::Acquire(acquire) => local_waiters.lock().acquired(name, acquire, queue_position, &outcome),
             command @ (Command::Claim(..) | Command::GiveUp(_)) => {
-                local_waiters.lock().answered(&command, queued_at, &outcome);
+                local_waiters.lock().answered(&command, queue_position, &outcome);
             }
             _ => {}
         }
@@ -77,14 +77,14 @@ impl<C: NodeClient> QuorumStore<C> {
     async fn execute_at_next_leader(
         &self,
         name: &LockName,
-        place: Place,
+        route: Route,
         command: &Command,
     ) -> Result<Confirmed, StoreError> {
         let until = Instant::now() + ANSWER_TIME_MAX;
         loop {
             let mut led_anew = pin!(self.parts.led_anew.notified());
             led_anew.as_mut().enable();
-            let why = match self.execute_once(name, place, command).await {
+            let why = match self.execute_once(name, route, command).await {
                 Err(NotDone::NotThere(why)) => why,
                 done => return Ok(done?),
             };
@@ -94,10 +94,10 @@ impl<C: NodeClient> QuorumStore<C> {
         }
     }
 
-    async fn execute_once(&self, name: &LockName, place: Place, command: &Command) -> Result<Confirmed, NotDone> {
+    async fn execute_once(&self, name: &LockName, route: Route, command: &Command) -> Result<Confirmed, NotDone> {
         let (reply, outcome) = oneshot::channel();
-        if !self.submit_here(name, place, command, reply)? {
-            return self.execute_at_leader(name, place.partition, command).await;
+        if !self.submit_here(name, route, command, reply)? {
+            return self.execute_at_leader(name, route.partition, command).await;
         }
         self.driver.submitted();
         match timeout(ANSWER_TIME_MAX, outcome).await {
@@ -116,7 +116,7 @@ impl<C: NodeClient> QuorumStore<C> {
     fn submit_here(
         &self,
         name: &LockName,
-        Place { partition, hash }: Place,
+        Route { partition, hash }: Route,
         command: &Command,
         reply: oneshot::Sender<Result<Confirmed, Refusal>>,
     ) -> Result<bool, NotDone> {
@@ -144,9 +144,9 @@ impl<C: NodeClient> QuorumStore<C> {
         // What a lease has left counts from before the frame leaves.
         let sent = Instant::now();
         match self.forward(partition, known, Work::Run(name.clone(), command.clone())).await? {
-            Done::Outcome { outcome, place: number, ahead } => {
-                let place = QueuePlace { ballot: known.ballot, number, ahead };
-                Ok(Confirmed { outcome: Timed { sent, outcome }, place })
+            Done::Outcome { outcome, queue_position: number, ahead } => {
+                let queue_position = QueuePosition { ballot: known.ballot, number, ahead };
+                Ok(Confirmed { outcome: Timed { sent, outcome }, queue_position })
             }
             other => Err(strange(&other)),
         }

@@ -130,31 +130,31 @@ impl Lead {
         let (call, time) = (acquire.call, self.time.at(now));
         self.begin_turn(now);
         let outcome = if is_dropped {
-            self.keep_place((&name, hash), acquire, (server, time), exit).into()
+            self.keep_queue_position((&name, hash), acquire, (server, time), exit).into()
         } else {
             self.turn((&name, hash), Command::Acquire(acquire), (server, time), exit)
         };
         if let Outcome::Acquire(outcome) = outcome {
             let is_queued = outcome == AcquireOutcome::Queued;
-            let place = if is_queued { self.place(&name, hash, call.request) } else { 0 };
-            self.open.push(Pending::Presented { server, call, outcome, place });
+            let queue_position = if is_queued { self.queue_position(&name, hash, call.request) } else { 0 };
+            self.open.push(Pending::Presented { server, call, outcome, queue_position });
         }
     }
 
-    /// The places that this leader keeps for calls that were dropped, to be presented to the next one. Their servers
-    /// may be gone: one that drained, say, just before this one does.
-    pub(crate) fn kept_places(&self) -> Vec<PresentedWaiter> {
+    /// The queue positions that this leader keeps for calls that were dropped, to be presented to the next one. Their
+    /// servers may be gone: one that drained, say, just before this one does.
+    pub(crate) fn kept_queue_positions(&self) -> Vec<PresentedWaiter> {
         let of_slot = |slot: &Slot<_>| {
             let name = slot.name.clone();
-            let kept = slot.lock.kept_places().map(move |(request, waiter)| {
+            let kept = slot.lock.kept_queue_positions().map(move |(request, waiter)| {
                 // The calls are over, so any id does that none of them has but by chance. Nothing is granted to it.
                 let id = CallId(request.0.as_u64_pair().1 | 1);
                 let call = Call { request, attempt: waiter.binding.attempt(), id };
                 let candidate =
                     Candidate { lease_id: LeaseId(request.0), grant_id: GrantId(request.0), attachment: None };
                 let acquire = Acquire { call, terms: waiter.terms.clone(), wait: true, candidate };
-                let place = (self.ballot, waiter.place + 1);
-                PresentedWaiter { place, name: name.clone(), acquire, is_dropped: true }
+                let queue_position = (self.ballot, waiter.position + 1);
+                PresentedWaiter { queue_position, name: name.clone(), acquire, is_dropped: true }
             });
             kept.collect::<Vec<_>>()
         };

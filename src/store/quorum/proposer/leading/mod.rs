@@ -222,10 +222,10 @@ impl Lead {
         self.locks.find(name, hash)?.lock.ahead(call.request)
     }
 
-    /// The place of this request in the queue of its lock, from 1 on. Other transmissions of it do not change it.
-    fn place(&self, name: &LockName, hash: u64, request: RequestId) -> u64 {
-        let place = self.locks.find(name, hash).and_then(|slot| slot.lock.place(request));
-        place.map_or(0, |place| place + 1)
+    /// The queue position of this request of its lock, from 1 on. Other transmissions of it do not change it.
+    fn queue_position(&self, name: &LockName, hash: u64, request: RequestId) -> u64 {
+        let queue_position = self.locks.find(name, hash).and_then(|slot| slot.lock.queue_position(request));
+        queue_position.map_or(0, |queue_position| queue_position + 1)
     }
 
     /// Whether there may be a request for this node. It takes a few nanoseconds to say that there is none.

@@ -15,7 +15,7 @@ use crate::{
             paxos::ballot::ServerId,
             proposer::{
                 delivery::{Exit, ReplyTo},
-                local_waiters::QueuePlace,
+                local_waiters::QueuePosition,
             },
             rpc::messages::{Done, Refusal},
         },
@@ -35,9 +35,9 @@ pub(super) struct Written {
 /// lease of the lead, and no clock. A `Key` is that of the lock with this name and its hash: it is to say then what the
 /// lock says.
 pub(super) enum Pending {
-    Outcome { reply_to: ReplyTo, now: StoreTime, outcome: Outcome, place: QueuePlace },
+    Outcome { reply_to: ReplyTo, now: StoreTime, outcome: Outcome, queue_position: QueuePosition },
     Claimed { call: Call, claimed: Box<Timed<AcquireOutcome>> },
-    Presented { server: ServerId, call: Call, outcome: AcquireOutcome, place: u64 },
+    Presented { server: ServerId, call: Call, outcome: AcquireOutcome, queue_position: u64 },
     Page { server: ServerId, number: u64, now: StoreTime, page: Box<Done> },
     Read(oneshot::Sender<()>),
     Notice(Option<ReplicaId>, Notice),
@@ -47,10 +47,12 @@ pub(super) enum Pending {
 impl Lead {
     pub(super) fn let_out(&mut self, held: Pending, exit: &Exit<'_>) {
         match held {
-            Pending::Outcome { reply_to, now, outcome, place } => exit.outcome(reply_to, now, outcome, place),
+            Pending::Outcome { reply_to, now, outcome, queue_position } => {
+                exit.outcome(reply_to, now, outcome, queue_position)
+            }
             Pending::Claimed { call, claimed } => exit.claimed(call, *claimed),
-            Pending::Presented { server, call, outcome, place } => {
-                exit.presented(server, (self.partition, self.ballot), (call, outcome, place));
+            Pending::Presented { server, call, outcome, queue_position } => {
+                exit.presented(server, (self.partition, self.ballot), (call, outcome, queue_position));
             }
             Pending::Page { server, number, now, page } => exit.reply(server, number, (now, Ok(*page))),
             // Nobody listens: the caller is gone.

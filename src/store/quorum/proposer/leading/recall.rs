@@ -12,7 +12,7 @@ use crate::{
                 partition_clock::PartitionTime,
                 recovery::{Admission, Renumbering},
             },
-            proposer::place::Place,
+            proposer::route::Route,
         },
     },
 };
@@ -52,7 +52,7 @@ impl Lead {
         }
         let (token, base) = leader.token_and_time();
         let time = PartitionTime::resumed(StoreTime::from_micros(base), now);
-        let locks = Partition::from_content(content, renewals, time.at(now), token, Place::hash_of)?;
+        let locks = Partition::from_content(content, renewals, time.at(now), token, Route::hash_of)?;
         let lead = Self::of_locks((self.partition, ballot), leader, locks, time, now, self.waiters_max);
         Ok(Self { bridge: self.bridge.as_ref().map(|bridge| bridge.anew()), ..lead })
     }
@@ -99,7 +99,7 @@ mod tests {
 
     /// Of this request, or about the lease that it was granted.
     fn job(number: u128, command: Command, not_after: StoreTime) -> Job {
-        let hash = Place::hash_of(&name(number));
+        let hash = Route::hash_of(&name(number));
         Job { hash, name: name(number), command, from: ME, not_after, reply_to: ReplyTo::Server(ME, 1) }
     }
 
@@ -114,7 +114,7 @@ mod tests {
 
     /// The token and the end of the lease of a request.
     fn lease(lead: &Lead, number: u128) -> (u64, StoreTime) {
-        let slot = lead.locks.find(&name(number), Place::hash_of(&name(number))).unwrap();
+        let slot = lead.locks.find(&name(number), Route::hash_of(&name(number))).unwrap();
         slot.lock.lease().map(|lease| (lease.token.get(), lease.expires_at)).unwrap()
     }
 
@@ -129,7 +129,7 @@ mod tests {
             leader,
             Recovered { content: Content::default(), renewals: &Renewals::MayBeMissing, frozen_at: now, now },
             9,
-            Place::hash_of,
+            Route::hash_of,
         )
         .unwrap();
         let (transport, local_waiters) = (Transport::new(), Mutex::default());

@@ -20,7 +20,7 @@ use crate::{
             },
             proposer::{
                 delivery::ReplyTo,
-                local_waiters::{LocalWaiters, QueuePlace},
+                local_waiters::{LocalWaiters, QueuePosition},
             },
             rpc::{
                 messages::{LAST_ENDS_MAX, LastEnds},
@@ -93,7 +93,7 @@ impl Bench {
     fn queue(&mut self, number: u128, from: ServerId) {
         self.submit(from, Command::Acquire(acquire(number)), START);
         if from == ME && self.holder().is_some_and(|(holder, ..)| holder != number) {
-            let at = QueuePlace { ballot: BALLOT, number: 1, ahead: 0 };
+            let at = QueuePosition { ballot: BALLOT, number: 1, ahead: 0 };
             self.local_waiters.lock().acquired(&name(), acquire(number), at, &AcquireOutcome::Queued.into());
         }
     }

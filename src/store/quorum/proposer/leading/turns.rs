@@ -23,7 +23,7 @@ use crate::{
             paxos::ballot::ServerId,
             proposer::{
                 delivery::{Exit, ReplyTo},
-                local_waiters::QueuePlace,
+                local_waiters::QueuePosition,
             },
             rpc::{messages::Refusal, transport::replica_of},
         },
@@ -105,12 +105,12 @@ impl Lead {
         } else {
             self.turn((&name, hash), command, (from, time), exit)
         };
-        let mut place = QueuePlace { ballot: self.ballot, number: 0, ahead: 0 };
+        let mut queue_position = QueuePosition { ballot: self.ballot, number: 0, ahead: 0 };
         if let (Some(call), Outcome::Acquire(AcquireOutcome::Queued)) = (call, &outcome) {
-            place.number = self.place(&name, hash, call.request);
-            place.ahead = self.ahead(&name, hash, call).unwrap_or_default();
+            queue_position.number = self.queue_position(&name, hash, call.request);
+            queue_position.ahead = self.ahead(&name, hash, call).unwrap_or_default();
         }
-        self.open.push(Pending::Outcome { reply_to, now: time, outcome, place });
+        self.open.push(Pending::Outcome { reply_to, now: time, outcome, queue_position });
     }
 
     pub(super) fn turn(
@@ -132,8 +132,8 @@ impl Lead {
         outcome
     }
 
-    /// A turn that keeps the place of a call that was dropped at a leader before.
-    pub(super) fn keep_place(
+    /// A turn that keeps the queue position of a call that was dropped at a leader before.
+    pub(super) fn keep_queue_position(
         &mut self,
         (name, hash): (&LockName, u64),
         acquire: Acquire,
@@ -141,7 +141,9 @@ impl Lead {
         exit: &Exit<'_>,
     ) -> AcquireOutcome {
         let (locks, mut turns) = self.turns_of(from, now, exit);
-        locks.with_lock(name, hash, |slot, sequencer| turns.run(slot, sequencer, "", |turn| turn.keep_place(acquire)))
+        locks.with_lock(name, hash, |slot, sequencer| {
+            turns.run(slot, sequencer, "", |turn| turn.keep_queue_position(acquire))
+        })
     }
 
     /// The locks, and what runs turns on them for a server, at `now` in the partition's time.
@@ -277,10 +279,10 @@ impl Turns<'_> {
             _ => self.open.push(Pending::Notice(to, notice)),
         });
         // Only the server of its newest call was offered the lock; a call of it may live at another one, and claims.
-        if let Some((request, (attempt, offered_at))) =
+        if let Some((request, (attempt, offered_to))) =
             offered.and_then(|request| Some((request, slot.lock.skipped(request)?)))
         {
-            self.notify_all(request, attempt, Some(offered_at));
+            self.notify_all(request, attempt, Some(offered_to));
         }
         // One call of the attempt got the lease. The others, here or at another server, wait for the same, or that one
         // may just be gone.

@@ -155,7 +155,7 @@ pub enum Frame {
         /// The leader's ballot.
         #[n(1)]
         ballot: Ballot,
-        /// For each call, its outcome, and its place if it is queued.
+        /// For each call, its outcome, and its queue position if it is queued.
         #[cbor(n(2), with = "list")]
         outcomes: Vec<(Call, AcquireOutcome, u64)>,
     },
@@ -236,9 +236,9 @@ pub enum Done {
         /// The command's outcome.
         #[n(0)]
         outcome: Outcome,
-        /// The place of a request that is queued: its number among all waiters that came to this leader.
+        /// The queue position of a request that is queued: its number among all waiters that came to this leader.
         #[n(1)]
-        place: u64,
+        queue_position: u64,
         /// An upper bound on how many requests are queued before it.
         #[n(2)]
         ahead: u64,
@@ -285,16 +285,17 @@ pub enum Refusal {
 /// A call that waits, as its server presents it to a new leader.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct PresentedWaiter {
-    /// The leader that queued it, and its place there. They are served in this order.
+    /// The leader that queued it, and its queue position there. They are served in this order.
     #[n(0)]
-    pub place: (Ballot, u64),
+    pub queue_position: (Ballot, u64),
     /// The lock.
     #[n(1)]
     pub name: LockName,
     /// What it asked for.
     #[n(2)]
     pub acquire: Acquire,
-    /// Whether it was dropped a moment ago, so that its place is to be kept for a repeat, and it is not to be served.
+    /// Whether it was dropped a moment ago, so that its queue position is to be kept for a repeat, and it is not to be
+    /// served.
     #[n(3)]
     pub is_dropped: bool,
 }

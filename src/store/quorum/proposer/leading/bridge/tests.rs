@@ -28,7 +28,7 @@ use crate::{
             proposer::{
                 delivery::{Confirmed, ReplyTo},
                 leading::{Recovered, SILENCE_MAX},
-                local_waiters::{LocalWaiters, QueuePlace},
+                local_waiters::{LocalWaiters, QueuePosition},
             },
             rpc::transport::Transport,
         },
@@ -263,8 +263,8 @@ fn who_waits_gets_a_key_that_was_never_free() {
     let mut bench = Bench::held();
     bench.run(Command::Acquire(acquire(2, true)));
     bench.settle();
-    let place = QueuePlace { ballot: BALLOT, number: 1, ahead: 0 };
-    bench.local_waiters.lock().acquired(&name(), acquire(2, true), place, &AcquireOutcome::Queued.into());
+    let queue_position = QueuePosition { ballot: BALLOT, number: 1, ahead: 0 };
+    bench.local_waiters.lock().acquired(&name(), acquire(2, true), queue_position, &AcquireOutcome::Queued.into());
     bench.run(Command::Release(acquire(1, true).candidate.lease_id));
     assert_eq!((bench.holder(), bench.notices.hints.lock().len()), (None, 1), "the call is to claim");
     bench.run(Command::Claim(acquire(2, true).call, acquire(2, true).candidate));
@@ -345,7 +345,7 @@ fn a_waiter_that_is_presented_to_a_new_leader_gets_the_lock_after_a_step() {
     let mut bench = Bench::new();
     let presented = |number| {
         let acquire = acquire(number, true);
-        PresentedWaiter { place: (BALLOT, 1), name: name(), acquire, is_dropped: false }
+        PresentedWaiter { queue_position: (BALLOT, 1), name: name(), acquire, is_dropped: false }
     };
     bench.with_exit(|lead, now, exit| lead.presents(ME, (vec![presented(1), presented(2)], true), |_| 0, now, exit));
     assert_eq!(bench.holder(), None);

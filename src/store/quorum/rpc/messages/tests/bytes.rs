@@ -103,7 +103,7 @@ fn lists() {
         Notice::Event(Box::new(event)),
     ];
     assert_eq!(bytes_of(Frame::Notices { first: 10, notices }), NOTICES);
-    let waiter = PresentedWaiter { place: (ballot(), 11), name: name(), acquire: acquire(), is_dropped: true };
+    let waiter = PresentedWaiter { queue_position: (ballot(), 11), name: name(), acquire: acquire(), is_dropped: true };
     let (waiters, not_after) = (vec![waiter], StoreTime::from_micros(5));
     let waiters = Frame::Waiters { partition: 17, ballot: ballot(), not_after, waiters, is_last: true };
     assert_eq!(bytes_of(waiters), WAITERS);

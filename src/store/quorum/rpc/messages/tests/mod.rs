@@ -27,7 +27,7 @@ fn reply(outcome: Outcome) -> Frame {
     Frame::Reply {
         number: 1,
         now: StoreTime::from_micros(2),
-        result: Ok(Done::Outcome { outcome, place: 0, ahead: 0 }),
+        result: Ok(Done::Outcome { outcome, queue_position: 0, ahead: 0 }),
     }
 }
 

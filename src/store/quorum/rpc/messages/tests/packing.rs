@@ -47,7 +47,7 @@ fn largest_waiter() -> PresentedWaiter {
     let call = Call { request: RequestId(Uuid::max()), attempt: u32::MAX, id: CallId(u64::MAX) };
     let candidate = Candidate { lease_id: LeaseId(Uuid::max()), grant_id: GrantId(Uuid::max()), attachment: None };
     PresentedWaiter {
-        place: (Ballot { round: u64::MAX, server: ONE }, u64::MAX),
+        queue_position: (Ballot { round: u64::MAX, server: ONE }, u64::MAX),
         name: LockName::new("n".repeat(LOCK_NAME_BYTES_MAX)).unwrap(),
         acquire: Acquire { call, terms, wait: true, candidate },
         is_dropped: true,

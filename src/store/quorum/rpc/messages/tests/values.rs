@@ -212,7 +212,7 @@ fn some_result() -> impl Strategy<Value = Result<Done, Refusal>> {
     let refusal = [Refusal::NotLeader, Refusal::TooLate, Refusal::Unheard, Refusal::Overloaded, Refusal::Deposed];
     prop_oneof![
         8 => (some_outcome(), any::<u64>(), any::<u64>())
-            .prop_map(|(outcome, place, ahead)| Ok(Done::Outcome { outcome, place, ahead })),
+            .prop_map(|(outcome, queue_position, ahead)| Ok(Done::Outcome { outcome, queue_position, ahead })),
         1 => (vec((some_lock_name(), some_view()), 0..3), option::of(any::<u64>()), any::<u32>())
             .prop_map(|(locks, next, budget)| Ok(Done::Page { locks, next, budget })),
         1 => Just(Ok(Done::Watching)),
@@ -221,8 +221,9 @@ fn some_result() -> impl Strategy<Value = Result<Done, Refusal>> {
 }
 
 fn some_waiter() -> impl Strategy<Value = PresentedWaiter> {
-    ((some_ballot(), any::<u64>()), some_lock_name(), some_acquire(), any::<bool>())
-        .prop_map(|(place, name, acquire, is_dropped)| PresentedWaiter { place, name, acquire, is_dropped })
+    ((some_ballot(), any::<u64>()), some_lock_name(), some_acquire(), any::<bool>()).prop_map(
+        |(queue_position, name, acquire, is_dropped)| PresentedWaiter { queue_position, name, acquire, is_dropped },
+    )
 }
 
 pub(super) fn some_frame() -> impl Strategy<Value = Frame> {

@@ -1,19 +1,19 @@
-//! The place of a lock: its partition, and its hash within the partition.
+//! The route to a lock: its partition, and its hash within the partition.
 
 use crate::domain::name::LockName;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Where a lock is.
+/// Where a lock is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Route {
     /// The number of its partition. The same in every version.
     pub(crate) partition: usize,
     /// The hash of its name within the partition. It shares no bits with the number.
     pub(crate) hash: u64,
 }
 
-impl Place {
-    /// The place of a lock among so many partitions.
+impl Route {
+    /// The route to a lock among so many partitions.
     pub(crate) fn of(name: &LockName, partitions: u16) -> Self {
         let hash = xxh3_128(name.as_str().as_bytes());
         // The high half, as a fraction of 2^64, tells the partition.
