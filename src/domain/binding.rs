@@ -43,8 +43,8 @@ impl Calls {
 
     /// Takes a call away. True if it was there.
     fn remove(&mut self, call: CallId) -> bool {
-        let place = self.0.iter().position(|other| *other == call && call != Self::MANY);
-        place.map(|place| self.0.remove(place)).is_some()
+        let index = self.0.iter().position(|other| *other == call && call != Self::MANY);
+        index.map(|index| self.0.remove(index)).is_some()
     }
 }
 

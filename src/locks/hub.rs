@@ -50,7 +50,7 @@ impl Hub {
         self.left.notify_one();
     }
 
-    fn tell(&self, attachment: AttachmentId, notice: StreamNotice) {
+    fn notify(&self, attachment: AttachmentId, notice: StreamNotice) {
         if let Some(inbox) = self.streams.read().get(&attachment.0.as_u64_pair().0) {
             inbox.push(attachment, notice);
         }
@@ -77,11 +77,11 @@ impl Notices for Hub {
     }
 
     fn lease_ended(&self, attachment: AttachmentId, end: LeaseEnd) {
-        self.tell(attachment, StreamNotice::Ended(end));
+        self.notify(attachment, StreamNotice::Ended(end));
     }
 
     fn detached(&self, attachment: AttachmentId) {
-        self.tell(attachment, StreamNotice::AttachedElsewhere);
+        self.notify(attachment, StreamNotice::AttachedElsewhere);
     }
 
     fn is_watched(&self) -> bool {
@@ -89,7 +89,7 @@ impl Notices for Hub {
     }
 
     fn event(&self, event: Event) {
-        self.watchers.tell(&event);
+        self.watchers.publish(&event);
     }
 
     fn hints_lost(&self) {
@@ -97,6 +97,6 @@ impl Notices for Hub {
     }
 
     fn events_lost(&self) {
-        self.watchers.tell_gap();
+        self.watchers.publish_gap();
     }
 }

@@ -144,14 +144,14 @@ impl<S: Store> Locks<S> {
         expected: FencingToken,
         reason: Reason,
     ) -> Result<RevokeOutcome, LocksError> {
-        let told = reason.clone();
+        let logged = reason.clone();
         let outcome = self.run(name, Command::ForceRelease { expected, reason }).await?.outcome;
         if let RevokeOutcome::Revoked(holder) = &outcome {
             tracing::warn!(
                 lock_name = name.as_str(),
                 holder = holder.as_str(),
                 fencing_token = expected.get(),
-                reason = told.as_str(),
+                reason = logged.as_str(),
                 "lease revoked by force release"
             );
         }

@@ -150,7 +150,7 @@ impl<S: Store> Locks<S> {
         let mut cleanup = Cleanup { store: &*self.store, name, call, armed: true };
         // mutant: waits after it asked
         if let (AcquireOutcome::Queued, Some((waiting, _))) = (&outcome, &waiting) {
-            waiting.tell_queued();
+            waiting.notify_queued();
         }
         // From when a grant is a hand-off to this call.
         let mut offered = None;

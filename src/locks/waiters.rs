@@ -70,7 +70,7 @@ impl Waiter {
     }
 
     /// Tells its session that it is queued.
-    pub(super) fn tell_queued(&self) {
+    pub(super) fn notify_queued(&self) {
         if let Some(OfSession { operation, queued, .. }) = &self.session {
             queued.lock().push(*operation);
         }

@@ -79,11 +79,11 @@ impl Watchers {
     }
 
     /// Notes that the store lost events of unknown locks.
-    pub(super) fn tell_gap(&self) {
+    pub(super) fn publish_gap(&self) {
         self.list.read().iter().for_each(|watcher| watcher.push_gap());
     }
 
-    pub(super) fn tell(&self, event: &Event) {
+    pub(super) fn publish(&self, event: &Event) {
         let mut shared = None;
         for watcher in self.list.read().iter().filter(|watcher| event.name.as_str().starts_with(&watcher.prefix)) {
             watcher.push(shared.get_or_insert_with(|| Arc::new(event.clone())));
@@ -181,18 +181,18 @@ mod tests {
     async fn a_watcher_gets_the_events_of_its_prefix_and_learns_of_a_gap() {
         let watchers = Watchers::default();
         let watching = watchers.watch("a/".into(), CancellationToken::new()).unwrap();
-        watchers.tell(&event("b/1", 1));
+        watchers.publish(&event("b/1", 1));
         for token in 1..=WATCH_BACKLOG_MAX as u64 + 3 {
-            watchers.tell(&event("a/1", token));
+            watchers.publish(&event("a/1", token));
         }
         for token in 1..=WATCH_BACKLOG_MAX as u64 {
             assert_eq!(watching.next().await, Some(WatchItem::Event(event("a/1", token))));
         }
         assert_eq!(watching.next().await, Some(WatchItem::Missed(3)));
-        watchers.tell(&event("a/2", 9));
-        watchers.tell_gap();
-        watchers.tell_gap();
-        watchers.tell(&event("a/2", 10));
+        watchers.publish(&event("a/2", 9));
+        watchers.publish_gap();
+        watchers.publish_gap();
+        watchers.publish(&event("a/2", 10));
         assert_eq!(watching.next().await, Some(WatchItem::Event(event("a/2", 9))));
         assert_eq!(watching.next().await, Some(WatchItem::Missed(0)), "what the store lost, nobody counts");
         assert_eq!(watching.next().await, Some(WatchItem::Event(event("a/2", 10))));
@@ -204,7 +204,7 @@ mod tests {
     fn an_event_is_kept_once_however_many_watch() {
         let watchers = Watchers::default();
         let all: Vec<_> = (0..3).map(|_| watchers.watch(String::new(), CancellationToken::new()).unwrap()).collect();
-        watchers.tell(&event("a", 1));
+        watchers.publish(&event("a", 1));
         let kept: Vec<_> = all.iter().filter_map(|one| one.watcher.backlog.lock().items.pop_front()).collect();
         assert!(matches!(&kept[..], [Item::Event(a), Item::Event(b), Item::Event(c)]
             if Arc::ptr_eq(a, b) && Arc::ptr_eq(a, c)));

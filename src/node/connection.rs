@@ -19,7 +19,7 @@ use tokio::time::Instant;
 /// A connection that many callers share. Their commands are pipelined.
 pub struct Connection {
     connection: MultiplexedConnection,
-    place: Arc<str>,
+    address: Arc<str>,
     info: ServerInfo,
     incarnation: Incarnation,
     /// Why it is not used any more.
@@ -32,12 +32,12 @@ pub struct Connection {
 impl Connection {
     pub(super) fn new(
         connection: MultiplexedConnection,
-        place: Arc<str>,
+        address: Arc<str>,
         info: ServerInfo,
         metrics: Arc<StoreMetrics>,
     ) -> Self {
         let (incarnation, closed, attention) = (info.incarnation(), OnceLock::new(), Notify::new());
-        Self { connection, place, info, incarnation, closed, attention, metrics }
+        Self { connection, address, info, incarnation, closed, attention, metrics }
     }
 
     /// The incarnation of Redis when the connection was made. Redis may go on to another without closing the
@@ -47,8 +47,8 @@ impl Connection {
     }
 
     /// Where it leads: `host:port`, or `host:port/database`.
-    pub fn place(&self) -> &str {
-        &self.place
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// What Redis said of itself when the connection was made.

@@ -28,7 +28,7 @@ pub(super) type Pooled = Object<Maker>;
 /// A connection, and where it leads: `host:port`, or `host:port/database`.
 pub(super) struct Made {
     pub(super) connection: MultiplexedConnection,
-    pub(super) place: Arc<str>,
+    pub(super) address: Arc<str>,
 }
 
 /// Makes connections to one Redis.
@@ -84,17 +84,17 @@ impl Dialer {
                 other.to_string()
             }
         })?;
-        let (mut connection, place) = (pooled.connection.clone(), Arc::clone(&pooled.place));
+        let (mut connection, address) = (pooled.connection.clone(), Arc::clone(&pooled.address));
         metrics.round_trips.of(RoundTrip::Check).inc();
         let greeted = match handshake::greet(&mut connection).await {
             Ok(info) => handshake::may_run_scripts(&mut connection).await.map(|()| info),
             Err(why) => Err(why),
         };
         match greeted {
-            Ok(info) => Ok((pooled, Connection::new(connection, place, info, Arc::clone(metrics)))),
+            Ok(info) => Ok((pooled, Connection::new(connection, address, info, Arc::clone(metrics)))),
             Err(why) => {
                 discard(pooled);
-                Err(self.finder.explain(&place, why))
+                Err(self.finder.explain(&address, why))
             }
         }
     }
@@ -139,7 +139,7 @@ impl Manager for Maker {
 
     async fn recycle(&self, made: &mut Made, metrics: &Metrics) -> RecycleResult<String> {
         let found = self.finder.find().await.map_err(RecycleError::message)?;
-        if found.place() != &*made.place {
+        if found.address() != &*made.address {
             return Err(RecycleError::message("the primary has changed"));
         }
         let checked = self.checks.recycle(&mut made.connection, metrics).await;
@@ -151,8 +151,8 @@ impl Manager for Maker {
 async fn make(finder: &Finder, config: &AsyncConnectionConfig) -> Result<Made, String> {
     let url = finder.find().await?;
     let made = try_open(&url, config).await;
-    let connection = made.map_err(|why| finder.explain(url.place(), why.words(&url)))?;
-    Ok(Made { connection, place: url.place().into() })
+    let connection = made.map_err(|why| finder.explain(url.address(), why.words(&url)))?;
+    Ok(Made { connection, address: url.address().into() })
 }
 
 /// Why there is no connection.
@@ -188,7 +188,7 @@ pub(super) async fn try_open(
     client.get_multiplexed_async_connection_with_config(config).await.map_err(Unopened::Redis)
 }
 
-/// Keeps a connection out of the pool: one that leads to the wrong place answers every PING.
+/// Keeps a connection out of the pool: one that leads to the wrong address answers every PING.
 pub(super) fn discard(pooled: Pooled) {
     drop(Pooled::take(pooled));
 }

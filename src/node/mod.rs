@@ -163,7 +163,7 @@ impl Node {
         if !self.up.send_replace(true) {
             let ServerInfo { name, version, .. } = connection.info();
             let incarnation = connection.incarnation().0;
-            let found = matches!(self.url(), NodeUrl::Sentinel(_)).then(|| connection.place());
+            let found = matches!(self.url(), NodeUrl::Sentinel(_)).then(|| connection.address());
             tracing::info!(url = %self.dialer.url(), found, name, version, %incarnation, "connected to redis");
         }
     }

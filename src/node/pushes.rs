@@ -152,7 +152,7 @@ async fn listen(
     subscription.sender.deliver(Push::Resync);
     loop {
         // Where it is not the primary any more, nothing is published.
-        dialer.finder.still_names(&made.place)?;
+        dialer.finder.still_names(&made.address)?;
         tokio::select! {
             () = ended.notified() => return Ok(()),
             () = primary.changed() => continue,

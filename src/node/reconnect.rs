@@ -44,7 +44,7 @@ impl Drop for Installed<'_> {
 enum End {
     /// It does not answer. The pool checks it once more before it makes another.
     Silent,
-    /// It answers, and leads to the wrong place.
+    /// It answers, and leads to the wrong address.
     Wrong,
 }
 
@@ -88,7 +88,7 @@ async fn watch_over(node: &Node, connection: &Connection) -> End {
     let mut broken = node.dialer.broken.subscribe();
     let mut primary = node.dialer.finder.changes();
     loop {
-        if let Err(why) = node.dialer.finder.still_names(connection.place()) {
+        if let Err(why) = node.dialer.finder.still_names(connection.address()) {
             connection.retire(&why);
             return End::Wrong;
         }

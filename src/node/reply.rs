@@ -13,7 +13,7 @@ pub(super) enum Action {
     Keep,
     /// It may be dead: check it.
     Check,
-    /// It leads to the wrong place or nowhere: close it.
+    /// It leads to the wrong address or nowhere: close it.
     Close,
 }
 

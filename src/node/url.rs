@@ -76,21 +76,21 @@ impl RedisUrl {
     }
 
     /// Where it is, without how to get in: `host:port`, or `host:port/database`.
-    pub fn place(&self) -> &str {
-        let place = self.shown.rsplit_once('@').or_else(|| self.shown.split_once("://"));
-        place.map_or(&self.shown, |(_, place)| place)
+    pub fn address(&self) -> &str {
+        let address = self.shown.rsplit_once('@').or_else(|| self.shown.split_once("://"));
+        address.map_or(&self.shown, |(_, address)| address)
     }
 
-    /// The URL of another Redis, with the user, the password and the TLS of this one. `place` is as [`Self::place`]
+    /// The URL of another Redis, with the user, the password and the TLS of this one. `address` is as [`Self::address`]
     /// has it; a port of 6379 may be left out.
-    pub fn at(&self, place: &str) -> Result<Self, String> {
-        // A password does not belong into a place, and a place may be shown.
-        if place.contains(['@', '?', '#']) || place.contains("://") {
+    pub fn at(&self, address: &str) -> Result<Self, String> {
+        // A password does not belong into an address, and an address may be shown.
+        if address.contains(['@', '?', '#']) || address.contains("://") {
             return Err("invalid address of a Redis: write host:port, or host:port/db".to_owned());
         }
         let scheme = if self.tls() { "rediss" } else { "redis" };
-        let there = Self::parse(&format!("{scheme}://{place}"))
-            .map_err(|why| format!("{place} is an invalid address of a Redis: {why}"))?;
+        let there = Self::parse(&format!("{scheme}://{address}"))
+            .map_err(|why| format!("{address} is an invalid address of a Redis: {why}"))?;
         let (mine, info) = (self.info.redis_settings(), there.info);
         let mut settings = info.redis_settings().clone();
         if let Some(user) = mine.username() {
@@ -101,7 +101,7 @@ impl RedisUrl {
         }
         let who = self.shown.rsplit_once('@').and_then(|(who, _)| who.split_once("://"));
         let shown = match (who, there.shown.split_once("://")) {
-            (Some((_, who)), Some((scheme, place))) => format!("{scheme}://{who}@{place}"),
+            (Some((_, who)), Some((scheme, address))) => format!("{scheme}://{who}@{address}"),
             _ => there.shown,
         };
         Ok(Self { info: info.set_redis_settings(settings), files: self.files.clone(), shown })
@@ -188,19 +188,19 @@ mod tests {
 
     #[test]
     fn another_place_is_entered_in_the_same_way() {
-        for (text, place, shown) in [
+        for (text, address, shown) in [
             ("redis://a:7000", "b", "redis://b:6379"),
             ("redis://:s3cret@a:7000/3", "b:7001/2", "redis://:***@b:7001/2"),
             ("rediss://me:s3%40cret@a", "[::1]:7001", "rediss://me:***@[::1]:7001"),
         ] {
             let url = RedisUrl::parse(text).unwrap();
-            let other = url.at(place).unwrap();
+            let other = url.at(address).unwrap();
             assert_eq!(other.to_string(), shown);
             assert!(other.is_entered_like(&url) && url.is_entered_like(&other));
             assert_eq!(other.info().redis_settings().password(), url.info().redis_settings().password());
             assert_eq!(other.info().redis_settings().username(), url.info().redis_settings().username());
             assert_eq!(other.tls(), text.starts_with("rediss"));
-            assert_eq!(url.at(url.place()).unwrap().to_string(), url.to_string());
+            assert_eq!(url.at(url.address()).unwrap().to_string(), url.to_string());
         }
         let url = RedisUrl::parse("redis://me:s3cret@a").unwrap();
         for other in ["redis://a", "redis://you:s3cret@a", "redis://me:other@a", "rediss://me:s3cret@a"] {

@@ -51,11 +51,11 @@ pub(crate) struct ReplaceArgs {
 
 pub(super) async fn replace(args: &ReplaceArgs) -> Result<(), Failure> {
     let named = Named::of_several(&args.store)?;
-    let place = |what, given: &str| {
+    let address = |what, given: &str| {
         let url = named.addresses.of(given).map_err(|why| Failure::new(COMMAND_LINE, format!("{what}: {why}")))?;
-        Ok::<_, Failure>(Arc::from(url.place()))
+        Ok::<_, Failure>(Arc::from(url.address()))
     };
-    let replacement = Replacement { old: place("OLD", &args.old)?, new: place("NEW", &args.new)? };
+    let replacement = Replacement { old: address("OLD", &args.old)?, new: address("NEW", &args.new)? };
     let mut search = Search::new(&named.addresses, &named.members);
     let sight = search.look().await.map_err(|why| unknown(&why))?;
     let plan = replacement.plan(&sight, &named.members).map_err(|why| refused(&why))?;

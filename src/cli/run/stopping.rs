@@ -65,7 +65,7 @@ impl Supervisor<'_> {
     /// Kills all until none is left. Gives up only when the lease has ended too: until then, the lock is kept.
     async fn until_killed(&mut self) -> bool {
         let slow = Moment::now().plus(KILL_TIMEOUT);
-        let (mut pause, mut told) = (PAUSE_MIN, false);
+        let (mut pause, mut logged) = (PAUSE_MIN, false);
         loop {
             let refused = self.group.kill();
             let asked = self.next(pause).await;
@@ -75,9 +75,9 @@ impl Supervisor<'_> {
                 if self.is_over() {
                     return false;
                 }
-                if !told || asked {
-                    self.tell_kept(&living, &refused);
-                    told = true;
+                if !logged || asked {
+                    self.log_kept(&living, &refused);
+                    logged = true;
                 }
             }
             pause = (pause * 2).min(PAUSE_MAX);
@@ -89,7 +89,7 @@ impl Supervisor<'_> {
         self.stopping.is_some() || self.guard.action(self.held.valid_for()) == Action::Kill
     }
 
-    fn tell_kept(&self, living: &[Process], refused: &[Process]) {
+    fn log_kept(&self, living: &[Process], refused: &[Process]) {
         let why = match refused {
             [] => "although it was killed".to_owned(),
             _ => format!("because run may not stop {}", named(refused)),

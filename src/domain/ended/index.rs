@@ -35,7 +35,7 @@ impl Key {
         }
     }
 
-    fn place(self) -> usize {
+    fn index(self) -> usize {
         match self {
             Self::Request(_) => 0,
             Self::Lease(_) => 1,
@@ -56,7 +56,7 @@ impl Index {
     /// The entry with this key that was added last.
     pub(super) fn find<'a>(&self, key: Key, entry: impl Fn(u32) -> Option<&'a Ended>) -> Option<&'a Ended> {
         let is = |number: &u32| entry(*number).is_some_and(|ended| key.is_of(ended));
-        self.numbers[key.place()].find(key.hash(&self.hasher), is).and_then(|number| entry(*number))
+        self.numbers[key.index()].find(key.hash(&self.hasher), is).and_then(|number| entry(*number))
     }
 
     pub(super) fn add<'a>(&mut self, ended: &Ended, number: u32, entry: impl Fn(u32) -> Option<&'a Ended>) {
@@ -65,7 +65,7 @@ impl Index {
             let is = |number: &u32| entry(*number).is_some_and(|other| key.is_of(other));
             let rehash =
                 |number: &u32| entry(*number).and_then(|other| key.alike(other)).map_or(0, |key| key.hash(hasher));
-            match numbers[key.place()].entry(key.hash(hasher), is, rehash) {
+            match numbers[key.index()].entry(key.hash(hasher), is, rehash) {
                 Entry::Occupied(mut found) => *found.get_mut() = number,
                 Entry::Vacant(free) => _ = free.insert(number),
             }
@@ -76,7 +76,7 @@ impl Index {
     pub(super) fn remove(&mut self, ended: &Ended, number: u32) {
         for key in keys(ended) {
             let hash = key.hash(&self.hasher);
-            if let Ok(found) = self.numbers[key.place()].find_entry(hash, |other| *other == number) {
+            if let Ok(found) = self.numbers[key.index()].find_entry(hash, |other| *other == number) {
                 found.remove();
             }
         }

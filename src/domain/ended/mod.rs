@@ -60,7 +60,7 @@ const INDEX_FROM: usize = 16;
 #[derive(Clone, Debug, Default)]
 pub struct EndedRequests {
     entries: VecDeque<Ended>,
-    /// How many entries were ever taken from the front: an entry's position minus this is its place in `entries`.
+    /// How many entries were ever taken from the front: an entry's position minus this is its index in `entries`.
     taken: u64,
     /// No entry ended after this.
     newest: StoreTime,
@@ -140,8 +140,8 @@ impl EndedRequests {
 
     /// Those that came after so many others, as far as they are remembered.
     pub fn after(&self, count: u64) -> impl Iterator<Item = &Ended> {
-        let place = usize::try_from(count.saturating_sub(self.taken)).unwrap_or(usize::MAX);
-        self.entries.range(place.min(self.entries.len())..)
+        let index = usize::try_from(count.saturating_sub(self.taken)).unwrap_or(usize::MAX);
+        self.entries.range(index.min(self.entries.len())..)
     }
 
     /// Checks the invariants.
@@ -165,7 +165,7 @@ impl EndedRequests {
         found.filter(|ended| now < ended.until())
     }
 
-    /// Indexes the entries from this place on.
+    /// Indexes the entries from this index on.
     fn index_from(&mut self, first: usize) {
         let Some(mut index) = self.index.take() else { return };
         for (ended, position) in self.entries.range(first..).zip(self.taken + first as u64..) {
@@ -175,7 +175,7 @@ impl EndedRequests {
     }
 
     fn numbered(&self, it: u32) -> Option<&Ended> {
-        usize::try_from(it.wrapping_sub(number(self.taken))).ok().and_then(|place| self.entries.get(place))
+        usize::try_from(it.wrapping_sub(number(self.taken))).ok().and_then(|index| self.entries.get(index))
     }
 }
 

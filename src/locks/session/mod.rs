@@ -129,7 +129,7 @@ enum Event<E, D> {
     Done(Option<D>),
     TimerDue,
     Renewing,
-    Telling,
+    Positions,
     Draining,
     OtherDriver,
     Gone,
@@ -190,7 +190,7 @@ where
         let mut timer = std::pin::pin!(tokio::time::sleep_until(session.next_due()));
         let mut due = session.next_due();
         // `heard`: the last event was a message. Renewals come next, so that a flood of messages costs no lease.
-        let (mut told, mut heard) = (false, false);
+        let (mut drain_sent, mut heard) = (false, false);
         loop {
             under_way.let_others_run().await;
             while let Some(message) = session.next_message() {
@@ -207,12 +207,12 @@ where
                 () = changed(&client, stalled) => Event::OtherDriver,
                 () = &mut timer, if !stalled => Event::TimerDue,
                 () = session.keeping.inbox().ready() => Event::Notice,
-                () = locks.going.draining.cancelled(), if !told => Event::Draining,
+                () = locks.going.draining.cancelled(), if !drain_sent => Event::Draining,
                 () = std::future::ready(()), if heard && session.keeping.is_renewing() => Event::Renewing,
                 done = under_way.next_done(&session.positions) => Event::Done(done),
                 message = inbound.next(), if !stalled => Event::Message(message),
                 () = std::future::ready(()), if session.keeping.is_renewing() => Event::Renewing,
-                () = std::future::ready(()), if !stalled && session.positions.is_looking() => Event::Telling,
+                () = std::future::ready(()), if !stalled && session.positions.is_looking() => Event::Positions,
             };
             heard = matches!(event, Event::Message(_));
             let goes_on = match event {
@@ -220,9 +220,9 @@ where
                 Event::Notice => { session.keeping.take_notices(); Ok(true) }
                 Event::Renewing => { session.keeping.renew_some().await; Ok(true) }
                 Event::TimerDue => { session.on_time(Instant::now()); due = Instant::now(); Ok(true) }
-                Event::Telling => { session.tell_some(); Ok(true) }
+                Event::Positions => { session.send_positions(); Ok(true) }
                 Event::Draining => {
-                    told = true;
+                    drain_sent = true;
                     session.keeping.say(keepalive::ToClient::Draining(drain_grace));
                     Ok(true)
                 }

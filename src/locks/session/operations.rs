@@ -32,8 +32,8 @@ enum InFlight {
 struct Wait {
     waiter: Arc<Waiter>,
     name: LockName,
-    /// The queue position that its client was last told.
-    told: Option<u64>,
+    /// The queue position that was last sent to its client.
+    sent_position: Option<u64>,
 }
 
 /// The work of an operation.
@@ -127,12 +127,12 @@ impl<S: Store, E> Session<S, E> {
     }
 
     /// Tells some waiting operations their queue position.
-    pub(super) fn tell_some(&mut self) {
+    pub(super) fn send_positions(&mut self) {
         for operation in self.positions.take_some() {
             let Some(InFlight::Acquire { wait: Some(wait), .. }) = self.in_flight.get_mut(&operation) else { continue };
             let ahead = self.locks.store().ahead(&wait.name, wait.waiter.call());
-            if let Some(ahead) = ahead.filter(|ahead| Some(*ahead) != wait.told) {
-                wait.told = Some(ahead);
+            if let Some(ahead) = ahead.filter(|ahead| Some(*ahead) != wait.sent_position) {
+                wait.sent_position = Some(ahead);
                 self.keeping.outgoing.push_back(ToClient::Answer(operation, Answer::Waiting(ahead)));
             }
         }
@@ -192,7 +192,7 @@ impl<S: Store, E> Session<S, E> {
         }
         self.set_waiting(self.waiting + 1);
         let waiter = Waiter::of_session(call, operation, self.positions.queued(), self.client.clone());
-        Wait { waiter: Arc::new(waiter), name: name.clone(), told: None }
+        Wait { waiter: Arc::new(waiter), name: name.clone(), sent_position: None }
     }
 
     fn set_waiting(&mut self, calls: usize) {

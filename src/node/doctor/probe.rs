@@ -63,8 +63,8 @@ impl Probe {
         let mut settings = Ok(BTreeMap::new());
         for name in SETTINGS {
             // One at a time: a Redis that does not know one of them still tells the others.
-            let told = self.ask::<BTreeMap<String, String>>(&["CONFIG", "GET", name]).await?;
-            match (told, &mut settings) {
+            let values = self.ask::<BTreeMap<String, String>>(&["CONFIG", "GET", name]).await?;
+            match (values, &mut settings) {
                 (Ok(pairs), Ok(known)) => known.extend(pairs),
                 (Err(why), known) => {
                     *known = Err(why);

@@ -5,7 +5,7 @@ use crate::node::{
     RedisUrl, SentinelUrl,
     find::{
         Sentinels,
-        vote::{Told, Vote, majority},
+        vote::{SentinelAnswer, Vote, majority},
     },
 };
 use std::collections::BTreeSet;
@@ -17,9 +17,9 @@ const COUNT_MIN: usize = 3;
 pub async fn examine(url: &SentinelUrl) -> (Vec<Finding>, Result<RedisUrl, String>) {
     let sentinels = Sentinels::new(url);
     let votes = sentinels.ask(|_| false).await;
-    let places: Vec<&str> = sentinels.places().collect();
+    let addresses: Vec<&str> = sentinels.addresses().collect();
     let found = sentinels.primary(&votes);
-    let mut findings = judge(&places, &votes);
+    let mut findings = judge(&addresses, &votes);
     findings.push(match &found {
         Ok(primary) => Finding::ok("primary", format!("the node is {primary}")),
         Err(why) => Finding::error(
@@ -32,13 +32,13 @@ pub async fn examine(url: &SentinelUrl) -> (Vec<Finding>, Result<RedisUrl, Strin
     (findings, found)
 }
 
-/// The findings about Sentinels at these places that said this.
-fn judge(places: &[&str], votes: &[Vote]) -> Vec<Finding> {
-    let mut findings = vec![count(places.len())];
-    findings.extend(places.iter().zip(votes).map(|(place, vote)| each(place, vote)));
-    let told: Vec<&Told> = votes.iter().flatten().filter_map(|vote| vote.as_ref().ok()).collect();
-    findings.extend(agreement(&told, votes));
-    findings.extend(settings(places.len(), &told));
+/// The findings about Sentinels at these addresses that said this.
+fn judge(addresses: &[&str], votes: &[Vote]) -> Vec<Finding> {
+    let mut findings = vec![count(addresses.len())];
+    findings.extend(addresses.iter().zip(votes).map(|(address, vote)| each(address, vote)));
+    let answers: Vec<&SentinelAnswer> = votes.iter().flatten().filter_map(|vote| vote.as_ref().ok()).collect();
+    findings.extend(agreement(&answers, votes));
+    findings.extend(settings(addresses.len(), &answers));
     findings
 }
 
@@ -58,14 +58,14 @@ fn count(count: usize) -> Finding {
     )
 }
 
-fn each(place: &str, vote: &Vote) -> Finding {
+fn each(address: &str, vote: &Vote) -> Finding {
     match vote {
-        Some(Ok(told)) => {
-            let of = |field: &str| told.fields.get(field).map_or("?", String::as_str);
+        Some(Ok(answer)) => {
+            let of = |field: &str| answer.fields.get(field).map_or("?", String::as_str);
             let found = format!(
-                "{place} names {} (config-epoch {}, quorum {}, down-after {} ms, {} other Sentinels, {} replicas)",
-                told.place,
-                told.epoch,
+                "{address} names {} (config-epoch {}, quorum {}, down-after {} ms, {} other Sentinels, {} replicas)",
+                answer.address,
+                answer.epoch,
                 of("quorum"),
                 of("down-after-milliseconds"),
                 of("num-other-sentinels"),
@@ -80,25 +80,25 @@ fn each(place: &str, vote: &Vote) -> Finding {
         }
         Some(Err(why)) => Finding::warning(
             "sentinel",
-            format!("{place} names no primary: {why}"),
+            format!("{address} names no primary: {why}"),
             "it does not count towards a majority: a server that finds no majority for 2 s uses no Redis",
             "bring it back, or correct the URL",
         ),
         None => Finding::warning(
             "sentinel",
-            format!("{place} names no primary"),
+            format!("{address} names no primary"),
             "it does not count towards a majority",
             "ask again",
         ),
     }
 }
 
-fn agreement(told: &[&Told], votes: &[Vote]) -> Option<Finding> {
-    let places: BTreeSet<&str> = told.iter().map(|told| told.place.as_str()).collect();
-    if places.len() < 2 {
+fn agreement(answers: &[&SentinelAnswer], votes: &[Vote]) -> Option<Finding> {
+    let addresses: BTreeSet<&str> = answers.iter().map(|answer| answer.address.as_str()).collect();
+    if addresses.len() < 2 {
         return None;
     }
-    let named = places.into_iter().collect::<Vec<_>>().join(", ");
+    let named = addresses.into_iter().collect::<Vec<_>>().join(", ");
     Some(Finding::warning(
         "agreement",
         format!("the Sentinels name different primaries: {named}"),
@@ -113,9 +113,10 @@ fn agreement(told: &[&Told], votes: &[Vote]) -> Option<Finding> {
 }
 
 /// What stands in the configuration of the Sentinels.
-fn settings(listed: usize, told: &[&Told]) -> Vec<Finding> {
-    let number = |told: &Told, field: &str| told.fields.get(field).and_then(|text| text.parse::<usize>().ok());
-    let all = |field| told.iter().filter_map(|told| number(told, field)).collect::<BTreeSet<usize>>();
+fn settings(listed: usize, answers: &[&SentinelAnswer]) -> Vec<Finding> {
+    let number =
+        |answer: &SentinelAnswer, field: &str| answer.fields.get(field).and_then(|text| text.parse::<usize>().ok());
+    let all = |field| answers.iter().filter_map(|answer| number(answer, field)).collect::<BTreeSet<usize>>();
     let shown = |all: &BTreeSet<usize>| all.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     let (quorums, others) = (all("quorum"), all("num-other-sentinels"));
     let known: BTreeSet<usize> = others.iter().map(|others| others + 1).collect();
@@ -177,45 +178,48 @@ fn settings(listed: usize, told: &[&Told]) -> Vec<Finding> {
 mod tests {
     use super::*;
 
-    fn told(place: &str, [quorum, others, replicas]: [&str; 3]) -> Vote {
+    fn answered(address: &str, [quorum, others, replicas]: [&str; 3]) -> Vote {
         let fields =
             [("quorum", quorum), ("num-other-sentinels", others), ("num-slaves", replicas), ("flags", "master")];
         let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Some(Ok(Told { place: place.to_owned(), epoch: 3, fields }))
+        Some(Ok(SentinelAnswer { address: address.to_owned(), epoch: 3, fields }))
     }
 
     fn found(votes: &[Vote]) -> Vec<String> {
-        let places = ["s1", "s2", "s3", "s4"];
-        let findings = judge(&places[..votes.len()], votes).into_iter().filter(|it| it.severity > Severity::Ok);
+        let addresses = ["s1", "s2", "s3", "s4"];
+        let findings = judge(&addresses[..votes.len()], votes).into_iter().filter(|it| it.severity > Severity::Ok);
         findings.map(|it| format!("{:?} {} {}", it.severity, it.check, it.found)).collect()
     }
 
     #[test]
     fn what_endangers_a_failover_is_found() {
-        let well = || told("a:1", ["2", "2", "1"]);
+        let well = || answered("a:1", ["2", "2", "1"]);
         assert_eq!(found(&[well(), well(), well()]), [""; 0]);
-        let of = |settings| [told("a:1", settings), told("a:1", settings), told("a:1", settings)];
+        let of = |settings| [answered("a:1", settings), answered("a:1", settings), answered("a:1", settings)];
         for (votes, says) in [
-            (vec![told("a:1", ["2", "1", "1"]), told("a:1", ["2", "1", "1"])], "Warning sentinels the URL names 2"),
+            (
+                vec![answered("a:1", ["2", "1", "1"]), answered("a:1", ["2", "1", "1"])],
+                "Warning sentinels the URL names 2",
+            ),
             (
                 vec![well(), well(), Some(Err("it is away".to_owned()))],
                 "Warning sentinel s3 names no primary: it is away",
             ),
             (
-                vec![well(), told("b:1", ["2", "2", "1"]), well()],
+                vec![well(), answered("b:1", ["2", "2", "1"]), well()],
                 "Warning agreement the Sentinels name different primaries: a:1, b:1",
             ),
             (of(["2", "4", "1"]).into(), "Warning known the URL names 3 Sentinels, and they know of 5"),
             (of(["1", "2", "1"]).into(), "Warning quorum the quorum is 1"),
             (of(["4", "2", "1"]).into(), "Error quorum the quorum is 4, and there are 3 Sentinels"),
-            (vec![well(), told("a:1", ["3", "2", "1"]), well()], "Warning quorum their quorums differ: 2, 3"),
+            (vec![well(), answered("a:1", ["3", "2", "1"]), well()], "Warning quorum their quorums differ: 2, 3"),
             (of(["2", "2", "0"]).into(), "Warning failover there is no replica"),
         ] {
             assert_eq!(found(&votes), [says]);
         }
-        let mut down = told("a:1", ["2", "2", "1"]);
-        if let Some(Ok(told)) = &mut down {
-            told.fields.insert("flags".to_owned(), "master,s_down".to_owned());
+        let mut down = answered("a:1", ["2", "2", "1"]);
+        if let Some(Ok(answer)) = &mut down {
+            answer.fields.insert("flags".to_owned(), "master,s_down".to_owned());
         }
         assert!(found(&[well(), down, well()])[0].contains("considers it down (master,s_down)"));
     }

@@ -114,17 +114,17 @@ impl Finder {
         }
     }
 
-    /// Whether a connection to this place may still be used; the error says why not.
-    pub(super) fn still_names(&self, place: &str) -> Result<(), String> {
+    /// Whether a connection to this address may still be used; the error says why not.
+    pub(super) fn still_names(&self, address: &str) -> Result<(), String> {
         let Self::Sentinel(sentinels) = self else { return Ok(()) };
         let name = &sentinels.url.name;
         // Borrowed only for this statement: `note` takes the mutex of `known` first.
         let primary = sentinels.seen.borrow().clone();
         match primary {
             Primary::Unknown => Ok(()),
-            Primary::At(named) if named == place => Ok(()),
+            Primary::At(named) if named == address => Ok(()),
             Primary::At(named) => Err(format!(
-                "the Sentinels name {named} as the primary of {name} and no longer {place}; connecting there"
+                "the Sentinels name {named} as the primary of {name} and no longer {address}; connecting there"
             )),
             Primary::Lost => Err(match sentinels.known.lock().why.as_str() {
                 "" => format!("the Sentinels have named no primary of {name} for {UNNAMED_MAX:?}"),
@@ -140,14 +140,14 @@ impl Finder {
         }
     }
 
-    /// A failure at a place, in words that say who named it.
-    pub(super) fn explain(&self, place: &str, why: String) -> String {
+    /// A failure at an address, in words that say who named it.
+    pub(super) fn explain(&self, address: &str, why: String) -> String {
         match self {
             Self::Fixed(_) => why,
             Self::Sentinel(sentinels) => {
                 // There is no other one to name.
                 let why = why.strip_suffix(super::handshake::NAME_THE_PRIMARY).unwrap_or(&why);
-                format!("the Sentinels name {place} as the primary of {}: {why}", sentinels.url.name)
+                format!("the Sentinels name {address} as the primary of {}: {why}", sentinels.url.name)
             }
         }
     }
@@ -183,8 +183,8 @@ impl Sentinels {
 
     /// The primary that these votes name. The error says who said what.
     pub(super) fn primary(&self, votes: &[Vote]) -> Result<RedisUrl, String> {
-        let place = vote::primary(votes).ok_or_else(|| self.disagreement(votes))?;
-        self.url.node_at(place)
+        let address = vote::primary(votes).ok_or_else(|| self.disagreement(votes))?;
+        self.url.node_at(address)
     }
 
     /// Asks all at once, until all have answered, their time is over, or `is_enough`.
@@ -195,12 +195,12 @@ impl Sentinels {
             .iter()
             .enumerate()
             .map(|(number, sentinel)| async move {
-                let told = timeout(FIND_MAX, sentinel.ask(&self.url.name, &self.switched)).await;
-                (number, told.unwrap_or_else(|_| Err("it did not answer in time".to_owned())))
+                let answer = timeout(FIND_MAX, sentinel.ask(&self.url.name, &self.switched)).await;
+                (number, answer.unwrap_or_else(|_| Err("it did not answer in time".to_owned())))
             })
             .collect();
-        while let Some((number, told)) = answers.next().await {
-            votes[number] = Some(told);
+        while let Some((number, answer)) = answers.next().await {
+            votes[number] = Some(answer);
             if is_enough(&votes) {
                 break;
             }
@@ -214,7 +214,7 @@ impl Sentinels {
         let mut known = self.known.lock();
         let at = match self.primary(votes) {
             // As connections have it: a host may be written in several ways.
-            Ok(url) => Primary::At(url.place().to_owned()),
+            Ok(url) => Primary::At(url.address().to_owned()),
             Err(why) => {
                 known.why = why;
                 return;
@@ -236,13 +236,13 @@ impl Sentinels {
             loop {
                 // However many switches are told, an answer is waited for: one Sentinel alone cannot keep the others
                 // from being heard.
-                let told = async {
+                let notified = async {
                     sleep(ASK_PAUSE).await;
                     self.switched.notified().await;
                 };
                 tokio::select! {
                     () = &mut round => break,
-                    () = told => {
+                    () = notified => {
                         wake();
                         again = true;
                         if self.known.lock().asked >= Some(asked) {
@@ -253,13 +253,13 @@ impl Sentinels {
             }
             if !again {
                 let pause = if self.known.lock().asked >= Some(asked) { ASK_PERIOD } else { ASK_AGAIN };
-                let told = async {
+                let notified = async {
                     sleep_until(asked + ASK_PAUSE).await;
                     self.switched.notified().await;
                 };
                 tokio::select! {
                     () = sleep_until(asked + pause) => {}
-                    () = told => wake(),
+                    () = notified => wake(),
                 }
             }
         }
@@ -295,11 +295,11 @@ impl Sentinels {
     fn disagreement(&self, votes: &[Vote]) -> String {
         let said = self.each.iter().zip(votes).map(|(sentinel, vote)| {
             let said = match vote {
-                Some(Ok(told)) => format!("says {} (config-epoch {})", told.place, told.epoch),
+                Some(Ok(answer)) => format!("says {} (config-epoch {})", answer.address, answer.epoch),
                 Some(Err(why)) => format!("names no primary: {}", why.chars().take(SAID_MAX).collect::<String>()),
                 None => "names no primary".to_owned(),
             };
-            format!("{} {said}", sentinel.place())
+            format!("{} {said}", sentinel.address())
         });
         let said: Vec<String> = said.collect();
         let count = match self.each.len() {
@@ -310,7 +310,7 @@ impl Sentinels {
     }
 
     /// Each Sentinel, by where it is.
-    pub(super) fn places(&self) -> impl Iterator<Item = &str> {
-        self.each.iter().map(Sentinel::place)
+    pub(super) fn addresses(&self) -> impl Iterator<Item = &str> {
+        self.each.iter().map(Sentinel::address)
     }
 }

@@ -1,6 +1,6 @@
 //! One Sentinel: its answers about the primary and its notices of switches, over one connection that is kept.
 
-use super::vote::Told;
+use super::vote::SentinelAnswer;
 use crate::{
     node::{
         RedisUrl,
@@ -33,19 +33,19 @@ impl Sentinel {
     }
 
     /// Where it is.
-    pub(super) fn place(&self) -> &str {
-        self.url.place()
+    pub(super) fn address(&self) -> &str {
+        self.url.address()
     }
 
     /// What it says of the primary with this name. The error says why it says nothing. `switched` is notified of each
     /// switch that it tells of from now on. Dropped, it leaves at most a connection that closes.
-    pub(super) async fn ask(&self, name: &str, switched: &Arc<Notify>) -> Result<Told, String> {
+    pub(super) async fn ask(&self, name: &str, switched: &Arc<Notify>) -> Result<SentinelAnswer, String> {
         let kept = self.line.lock().clone();
         if let Some(mut line) = kept {
             match ask(&mut line, name).await {
                 // It was restarted, and says more on a new connection.
                 Err(error) if error.is_connection_dropped() => {}
-                told => return self.heed(told, name),
+                answer => return self.heed(answer, name),
             }
         }
         let mut line = self.connect(name, switched).await?;
@@ -53,13 +53,17 @@ impl Sentinel {
         *self.line.lock() = Some(line.clone());
         // One that may not subscribe hears of a switch by asking, up to a second later.
         let _ = line.subscribe(SWITCHED).await;
-        let told = ask(&mut line, name).await;
-        self.heed(told, name)
+        let answer = ask(&mut line, name).await;
+        self.heed(answer, name)
     }
 
     /// Lets the connection go if it is in doubt.
-    fn heed(&self, told: Result<Result<Told, String>, RedisError>, name: &str) -> Result<Told, String> {
-        told.map_err(|error| {
+    fn heed(
+        &self,
+        answer: Result<Result<SentinelAnswer, String>, RedisError>,
+        name: &str,
+    ) -> Result<SentinelAnswer, String> {
+        answer.map_err(|error| {
             let is_unknown = error.detail().is_some_and(|said| said.contains("No such master"));
             match error.kind() {
                 ErrorKind::Server(_) | ErrorKind::Extension if is_unknown => format!("it knows no primary {name}"),
@@ -96,7 +100,7 @@ fn is_of(name: &str, message: &[Value]) -> bool {
 
 /// Asks for the address and, in the same write, for the rest. The address is not taken from `SENTINEL MASTER`: there,
 /// the Sentinel that leads a failover still says the old one, beside the new `config-epoch`, until all replicas follow.
-async fn ask(line: &mut MultiplexedConnection, name: &str) -> Result<Result<Told, String>, RedisError> {
+async fn ask(line: &mut MultiplexedConnection, name: &str) -> Result<Result<SentinelAnswer, String>, RedisError> {
     let mut questions = redis::Pipeline::with_capacity(2);
     questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(name).cmd("SENTINEL").arg("MASTER").arg(name);
     let mut answers = line.send_packed_commands(&questions, 0, 2).await?.into_iter().map(Value::extract_error);
@@ -107,17 +111,17 @@ async fn ask(line: &mut MultiplexedConnection, name: &str) -> Result<Result<Told
     Ok(read(&address, fields).ok_or_else(|| "it does not answer like a Sentinel".to_owned()))
 }
 
-fn read(address: &Value, fields: Value) -> Option<Told> {
+fn read(address: &Value, fields: Value) -> Option<SentinelAnswer> {
     let (host, port): (String, u16) = redis::from_redis_value_ref(address).ok()?;
     if host.len() > HOST_BYTES_MAX {
         return None;
     }
     let fields: BTreeMap<String, String> = redis::from_redis_value(fields).ok()?;
-    // One place has one spelling, so that votes for it are counted together.
+    // One address has one spelling, so that votes for it are counted together.
     let host = host.to_ascii_lowercase();
-    let place = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let epoch = fields.get("config-epoch")?.parse().ok()?;
-    Some(Told { place, epoch, fields })
+    Some(SentinelAnswer { address, epoch, fields })
 }
 
 fn is_about_entry(error: &RedisError) -> bool {
@@ -154,11 +158,11 @@ mod tests {
     #[test]
     fn an_answer_has_a_place_and_a_configuration() {
         let fields = ["name", "main", "ip", "10.0.0.1", "config-epoch", "7"];
-        let told = read(&texts(&["10.0.0.2", "6379"]), texts(&fields)).unwrap();
-        assert_eq!((told.place.as_str(), told.epoch), ("10.0.0.2:6379", 7));
-        assert_eq!(told.fields["ip"], "10.0.0.1");
-        assert_eq!(read(&texts(&["::1", "6379"]), texts(&fields)).unwrap().place, "[::1]:6379");
-        assert_eq!(read(&texts(&["Redis.Example", "1"]), texts(&fields)).unwrap().place, "redis.example:1");
+        let answer = read(&texts(&["10.0.0.2", "6379"]), texts(&fields)).unwrap();
+        assert_eq!((answer.address.as_str(), answer.epoch), ("10.0.0.2:6379", 7));
+        assert_eq!(answer.fields["ip"], "10.0.0.1");
+        assert_eq!(read(&texts(&["::1", "6379"]), texts(&fields)).unwrap().address, "[::1]:6379");
+        assert_eq!(read(&texts(&["Redis.Example", "1"]), texts(&fields)).unwrap().address, "redis.example:1");
         assert_eq!(read(&Value::Nil, texts(&fields)), None);
         assert_eq!(read(&texts(&[&"h".repeat(256), "6379"]), texts(&fields)), None);
         assert_eq!(read(&texts(&["a", "none"]), texts(&fields)), None);
@@ -167,10 +171,10 @@ mod tests {
 
     #[test]
     fn switches_of_other_primaries_are_not_heeded() {
-        let told = |text: &str| [Value::BulkString(SWITCHED.into()), Value::BulkString(text.into())];
-        assert!(is_of("main", &told("main 10.0.0.1 6379 10.0.0.2 6379")));
-        assert!(!is_of("main", &told("main2 10.0.0.1 6379 10.0.0.2 6379")));
-        assert!(!is_of("main", &told("")));
+        let message = |text: &str| [Value::BulkString(SWITCHED.into()), Value::BulkString(text.into())];
+        assert!(is_of("main", &message("main 10.0.0.1 6379 10.0.0.2 6379")));
+        assert!(!is_of("main", &message("main2 10.0.0.1 6379 10.0.0.2 6379")));
+        assert!(!is_of("main", &message("")));
         assert!(!is_of("main", &[]));
     }
 }

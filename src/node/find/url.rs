@@ -6,7 +6,7 @@ use std::fmt;
 /// The most Sentinels of a URL.
 const SENTINELS_MAX: usize = 15;
 const PORT: u16 = 26379;
-/// A host for the URL of a node whose place is not known yet.
+/// A host for the URL of a node whose address is not known yet.
 const ANYWHERE: &str = "primary";
 const SCHEMES: [(&str, &str); 2] = [("redis+sentinel://", "redis"), ("rediss+sentinel://", "rediss")];
 const FORM: &str = "write redis+sentinel://[user:password@]host[:port],host[:port],host[:port]/name[/db], or \
@@ -46,11 +46,11 @@ impl NodeUrl {
     }
 
     /// Where it is, without how to get in: `host:port`, `host:port/database`, or the Sentinels and what they call it.
-    pub fn place(&self) -> String {
+    pub fn address(&self) -> String {
         match self {
-            Self::Redis(url) => url.place().to_owned(),
+            Self::Redis(url) => url.address().to_owned(),
             Self::Sentinel(SentinelUrl { sentinels, name, .. }) => {
-                let sentinels: Vec<&str> = sentinels.iter().map(RedisUrl::place).collect();
+                let sentinels: Vec<&str> = sentinels.iter().map(RedisUrl::address).collect();
                 format!("{}/{name}", sentinels.join(","))
             }
         }
@@ -107,28 +107,31 @@ impl SentinelUrl {
             let port = if after_host.contains(':') { String::new() } else { format!(":{PORT}") };
             let url = RedisUrl::parse(&format!("{each}://{entry}{host}{port}"));
             let url = url.map_err(|why| format!("Sentinel {} of the URL is invalid: {why}; {FORM}", number + 1))?;
-            if sentinels.iter().any(|other| other.place().eq_ignore_ascii_case(url.place())) {
-                return Err(format!("the URL names a Sentinel twice, so its vote would count twice: {}", url.place()));
+            if sentinels.iter().any(|other| other.address().eq_ignore_ascii_case(url.address())) {
+                return Err(format!(
+                    "the URL names a Sentinel twice, so its vote would count twice: {}",
+                    url.address()
+                ));
             }
             sentinels.push(url);
         }
         if sentinels.len() > SENTINELS_MAX {
             return Err(format!("the URL names {} Sentinels: give at most {SENTINELS_MAX}", sentinels.len()));
         }
-        let places: Vec<&str> = sentinels.iter().map(RedisUrl::place).collect();
+        let addresses: Vec<&str> = sentinels.iter().map(RedisUrl::address).collect();
         let shown = node.to_string();
         let who = shown.rsplit_once('@').and_then(|(who, _)| who.split_once("://")).map_or("", |(_, who)| who);
         let at = if who.is_empty() { "" } else { "@" };
-        let db = node.place().split_once('/').map_or_else(String::new, |(_, db)| format!("/{db}"));
-        let shown = format!("{each}+sentinel://{who}{at}{}/{name}{db}{entry_shown}", places.join(","));
+        let db = node.address().split_once('/').map_or_else(String::new, |(_, db)| format!("/{db}"));
+        let shown = format!("{each}+sentinel://{who}{at}{}/{name}{db}{entry_shown}", addresses.join(","));
         Ok(Self { sentinels, name: name.to_owned(), node, shown })
     }
 
-    /// The URL of a primary at this place, `host:port`.
-    pub(super) fn node_at(&self, place: &str) -> Result<RedisUrl, String> {
-        match self.node.place().split_once('/') {
-            Some((_, db)) => self.node.at(&format!("{place}/{db}")),
-            None => self.node.at(place),
+    /// The URL of a primary at this address, `host:port`.
+    pub(super) fn node_at(&self, address: &str) -> Result<RedisUrl, String> {
+        match self.node.address().split_once('/') {
+            Some((_, db)) => self.node.at(&format!("{address}/{db}")),
+            None => self.node.at(address),
         }
     }
 }

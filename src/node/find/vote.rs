@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 /// What one Sentinel says of the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::node) struct Told {
+pub(in crate::node) struct SentinelAnswer {
     /// Where it is: `host:port`.
-    pub(in crate::node) place: String,
+    pub(in crate::node) address: String,
     /// The number of the configuration that put it there.
     pub(in crate::node) epoch: u64,
     /// Whatever else the Sentinel says, as `SENTINEL MASTER` has it.
@@ -18,29 +18,30 @@ pub(in crate::node) struct Told {
 }
 
 /// What a Sentinel says, or why it says nothing; none if it has not answered yet.
-pub(in crate::node) type Vote = Option<Result<Told, String>>;
+pub(in crate::node) type Vote = Option<Result<SentinelAnswer, String>>;
 
-/// The place that a majority of the listed Sentinels names. No further answer changes it.
+/// The address that a majority of the listed Sentinels names. No further answer changes it.
 pub(in crate::node) fn majority(votes: &[Vote]) -> Option<&str> {
-    let named = told(votes).map(|told| told.place.as_str());
-    let is_majority = |place: &str| told(votes).filter(|told| told.place == place).count() > votes.len() / 2;
-    named.into_iter().find(|place| is_majority(place))
+    let named = answers(votes).map(|answer| answer.address.as_str());
+    let is_majority =
+        |address: &str| answers(votes).filter(|answer| answer.address == address).count() > votes.len() / 2;
+    named.into_iter().find(|address| is_majority(address))
 }
 
 /// The same, and if a majority has answered and names several, the one of the highest configuration.
 pub(in crate::node) fn primary(votes: &[Vote]) -> Option<&str> {
-    if let Some(place) = majority(votes) {
-        return Some(place);
+    if let Some(address) = majority(votes) {
+        return Some(address);
     }
-    let newest = told(votes).map(|told| told.epoch).max()?;
-    let mut places = told(votes).filter(|told| told.epoch == newest).map(|told| told.place.as_str());
-    let place = places.next()?;
+    let newest = answers(votes).map(|answer| answer.epoch).max()?;
+    let mut addresses = answers(votes).filter(|answer| answer.epoch == newest).map(|answer| answer.address.as_str());
+    let address = addresses.next()?;
     // One configuration names one primary: if not, somebody is wrong, and it is not known who.
-    let is_one = places.all(|other| other == place);
-    (is_one && told(votes).count() > votes.len() / 2).then_some(place)
+    let is_one = addresses.all(|other| other == address);
+    (is_one && answers(votes).count() > votes.len() / 2).then_some(address)
 }
 
-fn told(votes: &[Vote]) -> impl Iterator<Item = &Told> {
+fn answers(votes: &[Vote]) -> impl Iterator<Item = &SentinelAnswer> {
     votes.iter().flatten().filter_map(|vote| vote.as_ref().ok())
 }
 
@@ -48,8 +49,8 @@ fn told(votes: &[Vote]) -> impl Iterator<Item = &Told> {
 mod tests {
     use super::*;
 
-    fn says(place: &str, epoch: u64) -> Vote {
-        Some(Ok(Told { place: place.to_owned(), epoch, fields: BTreeMap::new() }))
+    fn says(address: &str, epoch: u64) -> Vote {
+        Some(Ok(SentinelAnswer { address: address.to_owned(), epoch, fields: BTreeMap::new() }))
     }
 
     fn away() -> Vote {

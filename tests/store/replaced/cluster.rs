@@ -91,7 +91,7 @@ impl Cluster {
     }
 
     pub(crate) fn name(&self, node: usize) -> Arc<str> {
-        url(&self.redis[node]).place().into()
+        url(&self.redis[node]).address().into()
     }
 
     pub(crate) fn replacement(&self, old: usize, new: usize) -> Replacement {

@@ -31,7 +31,7 @@ impl Kept {
 
     /// Where its connections lead, each place once; the reason if there are none.
     fn places(&self) -> Result<Vec<String>, NodeError> {
-        let each = (0..4).map(|number| Ok(self.node.connection(number)?.place().to_owned()));
+        let each = (0..4).map(|number| Ok(self.node.connection(number)?.address().to_owned()));
         let mut places = each.collect::<Result<Vec<_>, _>>()?;
         places.sort_unstable();
         places.dedup();

@@ -42,8 +42,8 @@ impl<N> Connected<N> {
     }
 }
 
-/// The Redis servers that an operator named, or the only one by its Sentinels. What a list of members says is a place
-/// only, so a node that was not named is entered as the named ones are.
+/// The Redis servers that an operator named, or the only one by its Sentinels. What a list of members says is an
+/// address only, so a node that was not named is entered as the named ones are.
 #[derive(Clone, Debug)]
 pub struct Addresses {
     given: Vec<NodeUrl>,
@@ -72,12 +72,12 @@ impl Addresses {
 
     /// What a list of members calls the servers that were given.
     pub fn members(&self) -> Vec<Arc<str>> {
-        self.given.iter().map(|url| url.place().into()).collect()
+        self.given.iter().map(|url| url.address().into()).collect()
     }
 
     /// The URL of a member.
     pub fn of(&self, member: &str) -> Result<NodeUrl, String> {
-        if let Some(given) = self.given.iter().find(|url| url.place() == member) {
+        if let Some(given) = self.given.iter().find(|url| url.address() == member) {
             return Ok(given.clone());
         }
         match self.given.split_first() {
