@@ -33,7 +33,16 @@ pub struct Ballot {
     pub server: ServerId,
 }
 
-/// The place of a batch in the partition's history: its leader's ballot, then the leader's count of batches.
+/// Names one lead: that of this partition by this ballot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeadId {
+    /// The partition.
+    pub partition: u16,
+    /// The leader's ballot.
+    pub ballot: Ballot,
+}
+
+/// Where a batch stands in the partition's history: its leader's ballot, then the leader's count of batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Position {
     /// The ballot of the leader that wrote the batch.

@@ -14,7 +14,7 @@ use crate::{
         Notice, Notices, Timed,
         quorum::{
             nodes::client::NodeClient,
-            paxos::ballot::{Ballot, ServerId},
+            paxos::ballot::{Ballot, LeadId, ServerId},
             rpc::{
                 messages::{Done, Frame, Refusal},
                 transport::{Replied, Transport, server_of},
@@ -176,7 +176,7 @@ impl Exit<'_> {
     pub(crate) fn presented(
         &self,
         server: ServerId,
-        (partition, ballot): (u16, Ballot),
+        LeadId { partition, ballot }: LeadId,
         (call, outcome, queue_position): (Call, AcquireOutcome, u64),
     ) {
         if server == self.me {

@@ -16,7 +16,7 @@ use crate::{
         partition::Renewals,
         quorum::{
             paxos::{
-                ballot::{Ballot, Position, ServerId, TransferId},
+                ballot::{Ballot, LeadId, Position, ServerId, TransferId},
                 candidate::{Candidate, Question, Step},
                 leader::{Heard, Origin, Purpose},
                 message::{Answer, Request},
@@ -227,7 +227,8 @@ impl Proposer {
                         self.role = Role::Standby;
                     }
                     Step::Lead { leader, content } => {
-                        let (of, max) = ((self.partition, tag.ballot), self.waiters_max);
+                        let of = LeadId { partition: self.partition, ballot: tag.ballot };
+                        let max = self.waiters_max;
                         // Ends as of another batch are not used: the leader before went on, and may have renewed
                         // leases.
                         // mutant: ends as of another batch

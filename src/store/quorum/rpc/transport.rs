@@ -11,7 +11,10 @@ use crate::{
     domain::{ids::ReplicaId, time::StoreTime},
     store::{
         Notice,
-        quorum::{nodes::client::NodeClient, paxos::ballot::ServerId},
+        quorum::{
+            nodes::client::NodeClient,
+            paxos::ballot::{LeadId, ServerId},
+        },
     },
     sync::{AtomicU64, AtomicUsize, Mutex, Notify, Ordering},
 };
@@ -161,7 +164,7 @@ impl Transport {
     pub(crate) fn forward(
         &self,
         of: ServerId,
-        (partition, ballot): (u16, crate::store::quorum::paxos::ballot::Ballot),
+        LeadId { partition, ballot }: LeadId,
         not_after: StoreTime,
         work: Work,
     ) -> Forwarded<'_> {

@@ -9,11 +9,11 @@ use crate::{
         quorum::{
             membership::election::Known,
             nodes::client::NodeClient,
-            paxos::ballot::{Ballot, ServerId},
+            paxos::ballot::{Ballot, LeadId, ServerId},
             proposer::{
                 delivery::ReplyTo,
                 leading::{Job, Lead},
-                route::Route,
+                route::{HashedName, Route},
             },
             rpc::messages::{Done, Frame, Parcel, Refusal, Work},
         },
@@ -47,7 +47,7 @@ impl<C: NodeClient> QuorumStore<C> {
     fn take(&self, from: ServerId, frame: Frame) {
         match frame {
             Frame::Forward { number, partition, ballot, not_after, work } => {
-                let now = self.work(from, number, (partition, ballot), not_after, work);
+                let now = self.work(from, number, LeadId { partition, ballot }, not_after, work);
                 if let Err((now, why)) = now {
                     self.delivery.transport.send(from, Frame::Reply { number, now, result: Err(why) });
                 }
@@ -113,7 +113,7 @@ impl<C: NodeClient> QuorumStore<C> {
         &self,
         from: ServerId,
         number: u64,
-        (partition, ballot): (u16, Ballot),
+        LeadId { partition, ballot }: LeadId,
         not_after: StoreTime,
         work: Work,
     ) -> Result<(), (StoreTime, Refusal)> {
@@ -135,7 +135,8 @@ impl<C: NodeClient> QuorumStore<C> {
                     return Err(nobody);
                 }
                 let reply_to = ReplyTo::Server(from, number);
-                lead.submit(Job { name, hash: route.hash, command, from, not_after, reply_to }, now, &exit);
+                let lock = HashedName { name, hash: route.hash };
+                lead.submit(Job { lock, command, from, not_after, reply_to }, now, &exit);
             }
             Work::List { .. } if not_after < time => return Err((time, Refusal::TooLate)),
             Work::List { prefix, slot, limit, budget } => {

@@ -13,12 +13,12 @@ use crate::{
         quorum::{
             membership::election::Known,
             nodes::client::NodeClient,
-            paxos::ballot::Ballot,
+            paxos::ballot::{Ballot, LeadId},
             proposer::{
                 delivery::{Confirmed, ReplyTo},
                 leading::Job,
                 local_waiters::QueuePosition,
-                route::Route,
+                route::{HashedName, Route},
             },
             rpc::messages::{Done, Refusal, Work},
         },
@@ -129,8 +129,8 @@ impl<C: NodeClient> QuorumStore<C> {
             return Err(not_done(why));
         }
         let (from, not_after) = (self.delivery.me, lead.time(now).after(COMMAND_WINDOW));
-        let (name, command, reply_to) = (name.clone(), command.clone(), ReplyTo::Caller(reply, exit.since));
-        lead.submit(Job { name, hash, command, from, not_after, reply_to }, now, &exit);
+        let (lock, reply_to) = (HashedName { name: name.clone(), hash }, ReplyTo::Caller(reply, exit.since));
+        lead.submit(Job { lock, command: command.clone(), from, not_after, reply_to }, now, &exit);
         Ok(true)
     }
 
@@ -159,9 +159,9 @@ impl<C: NodeClient> QuorumStore<C> {
 
     /// Forwards some work to another server, the leader of a partition.
     pub(super) async fn forward(&self, partition: usize, known: Known, work: Work) -> Result<Done, NotDone> {
-        let number = u16::try_from(partition).unwrap_or(u16::MAX);
+        let lead = LeadId { partition: u16::try_from(partition).unwrap_or(u16::MAX), ballot: known.ballot };
         let not_after = known.at(self.clock.now()).after(COMMAND_WINDOW);
-        let forwarded = self.delivery.transport.forward(known.ballot.server, (number, known.ballot), not_after, work);
+        let forwarded = self.delivery.transport.forward(known.ballot.server, lead, not_after, work);
         match timeout(ANSWER_TIME_MAX, forwarded.reply()).await {
             Ok(Some((now, result))) => {
                 self.note_time(partition, known.ballot, now);

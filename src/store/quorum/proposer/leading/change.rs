@@ -13,7 +13,7 @@ use crate::{
         partition::Slot,
         quorum::{
             paxos::ballot::ServerId,
-            proposer::{delivery::Exit, gathering::Gathering},
+            proposer::{delivery::Exit, gathering::Gathering, route::HashedName},
             rpc::{
                 messages::{LAST_ENDS_MAX, LastEnds, PresentedWaiter},
                 transport::replica_of,
@@ -113,8 +113,8 @@ impl Lead {
     ) {
         let hash = hash(&waiter.name);
         if self.bridge.is_some() {
-            let name = waiter.name.clone();
-            return self.enter((&name, hash), Work::Queue(server, waiter), now, exit);
+            let lock = HashedName { name: waiter.name.clone(), hash };
+            return self.enter(&lock, Work::Queue(server, waiter), now, exit);
         }
         self.queue_now(server, waiter, hash, now, exit);
     }
@@ -128,15 +128,16 @@ impl Lead {
         exit: &Exit<'_>,
     ) {
         let (call, time) = (acquire.call, self.time.at(now));
+        let lock = HashedName { name, hash };
         self.begin_turn(now);
         let outcome = if is_dropped {
-            self.keep_queue_position((&name, hash), acquire, (server, time), exit).into()
+            self.keep_queue_position(&lock, acquire, (server, time), exit).into()
         } else {
-            self.turn((&name, hash), Command::Acquire(acquire), (server, time), exit)
+            self.turn(&lock, Command::Acquire(acquire), (server, time), exit)
         };
         if let Outcome::Acquire(outcome) = outcome {
             let is_queued = outcome == AcquireOutcome::Queued;
-            let queue_position = if is_queued { self.queue_position(&name, hash, call.request) } else { 0 };
+            let queue_position = if is_queued { self.queue_position(&lock, call.request) } else { 0 };
             self.open.push(Pending::Presented { server, call, outcome, queue_position });
         }
     }
@@ -264,7 +265,7 @@ mod tests {
             partition::Renewals,
             quorum::{
                 paxos::{
-                    ballot::{Ballot, Position, Stamp},
+                    ballot::{Ballot, LeadId, Position, Stamp},
                     leader::Leader,
                     progress::Membership,
                 },
@@ -291,8 +292,7 @@ mod tests {
         let terms = Terms { fingerprint: 7, ttl: DAY, holder, metadata, min_token: 0 };
         let call = Call { request, attempt: 1, id: CallId(1) };
         Job {
-            name: LockName::new("lock").unwrap(),
-            hash: 0,
+            lock: HashedName { name: LockName::new("lock").unwrap(), hash: 0 },
             command: Command::Acquire(Acquire { call, terms, wait: true, candidate }),
             from,
             not_after,
@@ -306,7 +306,7 @@ mod tests {
         let member = Some(Membership { stamp: Stamp(1), accepted: Position::default() });
         let leader = Leader::new(ballot, Position::default(), 0, 0, &[member]);
         let mut lead = Lead::new(
-            (0, ballot),
+            LeadId { partition: 0, ballot },
             leader,
             Recovered { content: Content::default(), renewals: &Renewals::MayBeMissing, frozen_at: now, now },
             9,

@@ -11,7 +11,7 @@ mod turns;
 
 pub(crate) use turns::Job;
 
-use super::{delivery::Exit, gathering::Gathering};
+use super::{delivery::Exit, gathering::Gathering, route::HashedName};
 use crate::{
     domain::{
         ids::{Call, RequestId},
@@ -25,7 +25,7 @@ use crate::{
         partition::{Outbox, Partition, Renewals, Unreadable},
         quorum::{
             paxos::{
-                ballot::{Ballot, ServerId, TransferId},
+                ballot::{Ballot, LeadId, ServerId, TransferId},
                 leader::{Heard, Leader, Purpose},
                 message::{Answer, Request},
                 partition_clock::PartitionTime,
@@ -104,7 +104,7 @@ pub(crate) struct Recovered<'a> {
 impl Lead {
     /// Goes on from what was read. `hash` is that of a name.
     pub(crate) fn new(
-        (partition, ballot): (u16, Ballot),
+        id: LeadId,
         leader: Leader,
         Recovered { content, renewals, frozen_at, now }: Recovered<'_>,
         waiters_max: usize,
@@ -113,12 +113,12 @@ impl Lead {
         let (token, base) = leader.token_and_time();
         let time = PartitionTime::resumed(StoreTime::from_micros(base), frozen_at);
         let locks = Partition::from_content(content, renewals, time.at(now), token, hash)?;
-        Ok(Self::of_locks((partition, ballot), leader, locks, time, now, waiters_max))
+        Ok(Self::of_locks(id, leader, locks, time, now, waiters_max))
     }
 
     /// Goes on with these locks, at `now` on the server's clock.
     fn of_locks(
-        (partition, ballot): (u16, Ballot),
+        LeadId { partition, ballot }: LeadId,
         leader: Leader,
         locks: Partition<Outbox>,
         time: PartitionTime,
@@ -149,6 +149,10 @@ impl Lead {
         // With this one, a majority has all that was read.
         lead.write(now);
         lead
+    }
+
+    pub(crate) fn id(&self) -> LeadId {
+        LeadId { partition: self.partition, ballot: self.ballot }
     }
 
     pub(crate) fn ballot(&self) -> Ballot {
@@ -223,8 +227,8 @@ impl Lead {
     }
 
     /// The queue position of this request of its lock, from 1 on. Other transmissions of it do not change it.
-    fn queue_position(&self, name: &LockName, hash: u64, request: RequestId) -> u64 {
-        let queue_position = self.locks.find(name, hash).and_then(|slot| slot.lock.queue_position(request));
+    fn queue_position(&self, lock: &HashedName, request: RequestId) -> u64 {
+        let queue_position = self.locks.find(&lock.name, lock.hash).and_then(|slot| slot.lock.queue_position(request));
         queue_position.map_or(0, |queue_position| queue_position + 1)
     }
 

@@ -5,7 +5,6 @@ use crate::{
     domain::{
         command::Outcome,
         ids::{Call, ReplicaId},
-        name::LockName,
         outcome::AcquireOutcome,
         time::StoreTime,
     },
@@ -16,6 +15,7 @@ use crate::{
             proposer::{
                 delivery::{Exit, ReplyTo},
                 local_waiters::QueuePosition,
+                route::HashedName,
             },
             rpc::messages::{Done, Refusal},
         },
@@ -32,8 +32,7 @@ pub(super) struct Written {
 }
 
 /// Held back until a majority has the batch of its turn. Nothing else makes answers safe, reads and refusals too: no
-/// lease of the lead, and no clock. A `Key` is that of the lock with this name and its hash: it is to say then what the
-/// lock says.
+/// lease of the lead, and no clock. A `Key` is that of the lock with this name: it is to say then what the lock says.
 pub(super) enum Pending {
     Outcome { reply_to: ReplyTo, now: StoreTime, outcome: Outcome, queue_position: QueuePosition },
     Claimed { call: Call, claimed: Box<Timed<AcquireOutcome>> },
@@ -41,7 +40,7 @@ pub(super) enum Pending {
     Page { server: ServerId, number: u64, now: StoreTime, page: Box<Done> },
     Read(oneshot::Sender<()>),
     Notice(Option<ReplicaId>, Notice),
-    Key(LockName, u64),
+    Key(HashedName),
 }
 
 impl Lead {
@@ -52,13 +51,13 @@ impl Lead {
             }
             Pending::Claimed { call, claimed } => exit.claimed(call, *claimed),
             Pending::Presented { server, call, outcome, queue_position } => {
-                exit.presented(server, (self.partition, self.ballot), (call, outcome, queue_position));
+                exit.presented(server, self.id(), (call, outcome, queue_position));
             }
             Pending::Page { server, number, now, page } => exit.reply(server, number, (now, Ok(*page))),
             // Nobody listens: the caller is gone.
             Pending::Read(reply) => drop(reply.send(())),
             Pending::Notice(to, notice) => exit.notice(to, notice),
-            Pending::Key(name, hash) => self.settle_later(name, hash),
+            Pending::Key(lock) => self.settle_later(lock),
         }
     }
 
@@ -74,7 +73,7 @@ impl Lead {
                 | Pending::Presented { .. }
                 | Pending::Read(_)
                 | Pending::Notice(..)
-                | Pending::Key(..) => {}
+                | Pending::Key(_) => {}
             }
         }
         if let Some(bridge) = &mut self.bridge {

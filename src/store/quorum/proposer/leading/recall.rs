@@ -8,7 +8,7 @@ use crate::{
         partition::{Partition, Renewals, Unreadable, record},
         quorum::{
             paxos::{
-                ballot::Ballot,
+                ballot::{Ballot, LeadId},
                 partition_clock::PartitionTime,
                 recovery::{Admission, Renumbering},
             },
@@ -53,7 +53,7 @@ impl Lead {
         let (token, base) = leader.token_and_time();
         let time = PartitionTime::resumed(StoreTime::from_micros(base), now);
         let locks = Partition::from_content(content, renewals, time.at(now), token, Route::hash_of)?;
-        let lead = Self::of_locks((self.partition, ballot), leader, locks, time, now, self.waiters_max);
+        let lead = Self::of_locks(LeadId { ballot, ..self.id() }, leader, locks, time, now, self.waiters_max);
         Ok(Self { bridge: self.bridge.as_ref().map(|bridge| bridge.anew()), ..lead })
     }
 }
@@ -80,6 +80,7 @@ mod tests {
                 proposer::{
                     delivery::{Exit, ReplyTo},
                     leading::{Job, Recovered},
+                    route::HashedName,
                 },
                 rpc::transport::Transport,
             },
@@ -99,8 +100,8 @@ mod tests {
 
     /// Of this request, or about the lease that it was granted.
     fn job(number: u128, command: Command, not_after: StoreTime) -> Job {
-        let hash = Route::hash_of(&name(number));
-        Job { hash, name: name(number), command, from: ME, not_after, reply_to: ReplyTo::Server(ME, 1) }
+        let lock = HashedName { hash: Route::hash_of(&name(number)), name: name(number) };
+        Job { lock, command, from: ME, not_after, reply_to: ReplyTo::Server(ME, 1) }
     }
 
     fn acquires(number: u128, not_after: StoreTime) -> Job {
@@ -125,7 +126,7 @@ mod tests {
         let member = Some(Membership { stamp: HOME, accepted: Position::default() });
         let leader = Leader::new(ballot, Position::default(), 0, 40, &[member]);
         let mut lead = Lead::new(
-            (0, ballot),
+            LeadId { partition: 0, ballot },
             leader,
             Recovered { content: Content::default(), renewals: &Renewals::MayBeMissing, frozen_at: now, now },
             9,

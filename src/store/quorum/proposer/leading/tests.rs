@@ -67,7 +67,7 @@ impl Bench {
         let member = Some(Membership { stamp: Stamp(1), accepted: Position::default() });
         let leader = Leader::new(BALLOT, Position::default(), 0, 0, &[member]);
         let lead = Lead::new(
-            (0, BALLOT),
+            LeadId { partition: 0, ballot: BALLOT },
             leader,
             Recovered { content: Content::default(), renewals: &Renewals::MayBeMissing, frozen_at: START, now: START },
             9,
@@ -85,7 +85,13 @@ impl Bench {
 
     fn submit(&mut self, from: ServerId, command: Command, at: StoreTime) {
         let not_after = self.lead.time(at);
-        let job = Job { name: name(), hash: 0, command, from, not_after, reply_to: ReplyTo::Server(from, 1) };
+        let job = Job {
+            lock: HashedName { name: name(), hash: 0 },
+            command,
+            from,
+            not_after,
+            reply_to: ReplyTo::Server(from, 1),
+        };
         self.with_exit(|lead, exit| lead.submit(job, at, exit));
     }
 
@@ -206,7 +212,13 @@ fn a_command_that_comes_too_late_does_nothing() {
     let mut bench = Bench::new();
     let (reply, mut late) = oneshot::channel();
     let (reply_to, not_after) = (ReplyTo::Caller(reply, bench.since), bench.lead.time(START));
-    let job = Job { name: name(), hash: 0, command: Command::Acquire(acquire(1)), from: ME, not_after, reply_to };
+    let job = Job {
+        lock: HashedName { name: name(), hash: 0 },
+        command: Command::Acquire(acquire(1)),
+        from: ME,
+        not_after,
+        reply_to,
+    };
     let now = START.after(Duration::from_micros(1));
     bench.with_exit(|lead, exit| lead.submit(job, now, exit));
     assert!(matches!(late.try_recv(), Ok(Err(Refusal::TooLate))), "its caller has given up");
@@ -223,7 +235,7 @@ fn handed_over(leases: usize) -> Option<LastEnds> {
         for number in 1..=leases {
             let (name, not_after) = (LockName::new(number.to_string()).unwrap(), bench.lead.time(now));
             let (command, reply_to) = (command(acquire(number as u128)), ReplyTo::Server(ME, 1));
-            let job = Job { hash: number as u64, name, command, from: ME, not_after, reply_to };
+            let job = Job { lock: HashedName { name, hash: number as u64 }, command, from: ME, not_after, reply_to };
             bench.with_exit(|lead, exit| lead.submit(job, now, exit));
         }
     };
@@ -261,7 +273,7 @@ fn what_no_node_takes_is_bounded() {
     let member = Some(Membership { stamp: Stamp(1), accepted: Position::default() });
     let leader = Leader::new(ballot, Position::default(), 0, 0, &[member]);
     let mut lead = Lead::new(
-        (0, ballot),
+        LeadId { partition: 0, ballot },
         leader,
         Recovered { content: Content::default(), renewals: &Renewals::MayBeMissing, frozen_at: now, now },
         1,

@@ -9,7 +9,6 @@ use crate::{
         binding::Binding,
         command::{Acquire, Command, Effect, Effects, Outcome},
         ids::{ReplicaId, RequestId},
-        name::LockName,
         outcome::{AcquireOutcome, LockView},
         replicas::Replicas,
         rules::{Lock, Turn},
@@ -24,6 +23,7 @@ use crate::{
             proposer::{
                 delivery::{Exit, ReplyTo},
                 local_waiters::QueuePosition,
+                route::HashedName,
             },
             rpc::{messages::Refusal, transport::replica_of},
         },
@@ -34,9 +34,7 @@ use std::collections::BTreeSet;
 
 /// A command on its way to its turn.
 pub(crate) struct Job {
-    pub(crate) name: LockName,
-    /// That of the name.
-    pub(crate) hash: u64,
+    pub(crate) lock: HashedName,
     pub(crate) command: Command,
     /// The server that sent it.
     pub(crate) from: ServerId,
@@ -77,14 +75,14 @@ impl Lead {
 
     pub(super) fn run(&mut self, job: Job, now: StoreTime, exit: &Exit<'_>) {
         if self.bridge.is_some() {
-            let (name, hash) = (job.name.clone(), job.hash);
-            return self.enter((&name, hash), Work::Run(job), now, exit);
+            let lock = job.lock.clone();
+            return self.enter(&lock, Work::Run(job), now, exit);
         }
         self.run_now(job, now, exit);
     }
 
     pub(super) fn run_now(&mut self, job: Job, now: StoreTime, exit: &Exit<'_>) {
-        let Job { name, hash, command, from, not_after, reply_to } = job;
+        let Job { lock, command, from, not_after, reply_to } = job;
         let time = self.time.at(now);
         if not_after < time {
             return exit.refuse(reply_to, time, Refusal::TooLate);
@@ -98,24 +96,24 @@ impl Lead {
         };
         let outcome = if command == Command::View {
             let idle = Lock::default();
-            let view = self.locks.find(&name, hash).map_or(&idle, |slot| &slot.lock).view(time);
-            let classic = self.bridge.as_ref().and_then(|bridge| bridge.hold(&name));
+            let view = self.locks.find(&lock.name, lock.hash).map_or(&idle, |slot| &slot.lock).view(time);
+            let classic = self.bridge.as_ref().and_then(|bridge| bridge.hold(&lock.name));
             let current = view.current.filter(|_| classic.is_none());
             Box::new(LockView { current, classic, ..view }).into()
         } else {
-            self.turn((&name, hash), command, (from, time), exit)
+            self.turn(&lock, command, (from, time), exit)
         };
         let mut queue_position = QueuePosition { ballot: self.ballot, number: 0, ahead: 0 };
         if let (Some(call), Outcome::Acquire(AcquireOutcome::Queued)) = (call, &outcome) {
-            queue_position.number = self.queue_position(&name, hash, call.request);
-            queue_position.ahead = self.ahead(&name, hash, call).unwrap_or_default();
+            queue_position.number = self.queue_position(&lock, call.request);
+            queue_position.ahead = self.ahead(&lock.name, lock.hash, call).unwrap_or_default();
         }
         self.open.push(Pending::Outcome { reply_to, now: time, outcome, queue_position });
     }
 
     pub(super) fn turn(
         &mut self,
-        (name, hash): (&LockName, u64),
+        lock: &HashedName,
         command: Command,
         (from, now): (ServerId, StoreTime),
         exit: &Exit<'_>,
@@ -125,7 +123,7 @@ impl Lead {
         let turn = |slot: &mut Slot<_>, sequencer: &mut Sequencer| {
             turns.run(slot, sequencer, &reason, |turn| turn.run(command))
         };
-        let outcome = locks.with_lock(name, hash, turn);
+        let outcome = locks.with_lock(&lock.name, lock.hash, turn);
         if outcome == Outcome::Acquire(AcquireOutcome::Queued) && from != self.ballot.server {
             self.gateways.insert(from);
         }
@@ -135,13 +133,13 @@ impl Lead {
     /// A turn that keeps the queue position of a call that was dropped at a leader before.
     pub(super) fn keep_queue_position(
         &mut self,
-        (name, hash): (&LockName, u64),
+        lock: &HashedName,
         acquire: Acquire,
         (from, now): (ServerId, StoreTime),
         exit: &Exit<'_>,
     ) -> AcquireOutcome {
         let (locks, mut turns) = self.turns_of(from, now, exit);
-        locks.with_lock(name, hash, |slot, sequencer| {
+        locks.with_lock(&lock.name, lock.hash, |slot, sequencer| {
             turns.run(slot, sequencer, "", |turn| turn.keep_queue_position(acquire))
         })
     }
@@ -167,9 +165,11 @@ impl Lead {
     }
 
     /// A turn of a lock that only applies the time.
-    pub(super) fn apply_time(&mut self, name: &LockName, hash: u64, now: StoreTime, exit: &Exit<'_>) {
+    pub(super) fn apply_time(&mut self, lock: &HashedName, now: StoreTime, exit: &Exit<'_>) {
         let (locks, mut turns) = self.turns_of(self.ballot.server, self.time.at(now), exit);
-        locks.with_lock(name, hash, |slot, sequencer| turns.run(slot, sequencer, "", |turn| turn.apply_time()));
+        locks.with_lock(&lock.name, lock.hash, |slot, sequencer| {
+            turns.run(slot, sequencer, "", |turn| turn.apply_time())
+        });
     }
 
     /// A turn that may change something begins.
@@ -264,7 +264,7 @@ impl Turns<'_> {
             && slot.lock.lease().is_none()
             && before != (None, slot.lock.offered_until())
         {
-            self.open.push(Pending::Key(slot.name.clone(), slot.hash()));
+            self.open.push(Pending::Key(HashedName { name: slot.name.clone(), hash: slot.hash() }));
         }
         let shared =
             slot.lock.lease().filter(|lease| lease.binding.calls().len() > 1 && effects.contains(&Effect::Granted));

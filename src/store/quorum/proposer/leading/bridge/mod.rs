@@ -16,15 +16,18 @@ mod wishes;
 use super::{Job, Lead, Pending};
 use crate::{
     domain::{command::Command, name::LockName, outcome::ClassicHold, time::StoreTime},
-    store::quorum::{
-        paxos::{
-            ballot::{Position, ServerId},
-            classic::{KeyState, Step, Wish},
-            leader::{Heard, Purpose},
-            message::{Answer, Request},
+    store::{
+        partition::Slot,
+        quorum::{
+            paxos::{
+                ballot::{Position, ServerId},
+                classic::{KeyState, Step, Wish},
+                leader::{Heard, Purpose},
+                message::{Answer, Request},
+            },
+            proposer::{delivery::Exit, route::HashedName},
+            rpc::messages::{PresentedWaiter, Refusal},
         },
-        proposer::delivery::Exit,
-        rpc::messages::{PresentedWaiter, Refusal},
     },
 };
 use std::{
@@ -76,7 +79,7 @@ pub(super) struct Bridge {
     /// Those that are to be sent.
     unsent: BTreeSet<u64>,
     /// Locks whose keys are to be settled.
-    due: VecDeque<(LockName, u64)>,
+    due: VecDeque<HashedName>,
     theirs: HashMap<LockName, Theirs>,
     /// When they were polled last, on the server's clock.
     polled_at: StoreTime,
@@ -158,28 +161,29 @@ impl Lead {
         self.bridge = prefix.map(|prefix| {
             let mut bridge = Box::new(Bridge::new(Arc::clone(prefix)));
             // The leader before may not have deleted their keys.
-            bridge.due.extend(self.locks.without_lease().map(|slot| (slot.name.clone(), slot.hash())));
+            let hashed = |slot: &Slot<_>| HashedName { name: slot.name.clone(), hash: slot.hash() };
+            bridge.due.extend(self.locks.without_lease().map(hashed));
             bridge
         });
         self
     }
 
     /// With a bridge: does what there is to do with a lock, after a step if it needs one.
-    pub(super) fn enter(&mut self, (name, hash): (&LockName, u64), work: Work, now: StoreTime, exit: &Exit<'_>) {
+    pub(super) fn enter(&mut self, lock: &HashedName, work: Work, now: StoreTime, exit: &Exit<'_>) {
         let Some(bridge) = &mut self.bridge else { return };
-        if let Some(lane) = bridge.lanes.get_mut(name) {
+        if let Some(lane) = bridge.lanes.get_mut(&lock.name) {
             lane.behind.push_back(work);
             return;
         }
-        match self.wish((name, hash), &work, now) {
-            None => self.perform((name, hash), work, now, exit),
-            Some(wish) => self.begin_step((name.clone(), hash), wish, (work, VecDeque::new()), now),
+        match self.wish(lock, &work, now) {
+            None => self.perform(lock, work, now, exit),
+            Some(wish) => self.begin_step(lock.clone(), wish, (work, VecDeque::new()), now),
         }
     }
 
     fn begin_step(
         &mut self,
-        (name, hash): (LockName, u64),
+        HashedName { name, hash }: HashedName,
         wish: Wish,
         (work, behind): (Work, VecDeque<Work>),
         now: StoreTime,
@@ -229,57 +233,58 @@ impl Lead {
         let Some(name) = bridge.under_way.remove(&number) else { return };
         bridge.unsent.remove(&number);
         let Some(Lane { hash, step, work, mut behind, is_due, .. }) = bridge.lanes.remove(&name) else { return };
+        let lock = HashedName { name, hash };
         if is_due {
-            bridge.due.push_back((name.clone(), hash));
+            bridge.due.push_back(lock.clone());
         }
         match state {
             Ok(KeyState::Theirs(ms)) => {
                 let hold = ClassicHold { left: ms.map(Duration::from_millis) };
-                bridge.theirs.insert(name.clone(), Theirs { hash, hold });
+                bridge.theirs.insert(lock.name.clone(), Theirs { hash, hold });
             }
-            Ok(KeyState::Free | KeyState::Ours) => drop(bridge.theirs.remove(&name)),
+            Ok(KeyState::Free | KeyState::Ours) => drop(bridge.theirs.remove(&lock.name)),
             Err(()) => {}
         }
         match (state, work) {
-            (Ok(_), work) => self.perform((&name, hash), work, now, exit),
+            (Ok(_), work) => self.perform(&lock, work, now, exit),
             // The node did nothing, and neither did the rules.
             (Err(()), Work::Run(job)) => exit.refuse(job.reply_to, self.time.at(now), Refusal::Unheard),
             (Err(()), Work::Queue(..) | Work::Poll | Work::Settle) => {}
         }
-        self.after_step((&name, hash), &step.wish, state, now);
+        self.after_step(&lock, &step.wish, state, now);
         while let Some(work) = behind.pop_front() {
-            match self.wish((&name, hash), &work, now) {
-                None => self.perform((&name, hash), work, now, exit),
-                Some(wish) => return self.begin_step((name, hash), wish, (work, behind), now),
+            match self.wish(&lock, &work, now) {
+                None => self.perform(&lock, work, now, exit),
+                Some(wish) => return self.begin_step(lock, wish, (work, behind), now),
             }
         }
     }
 
     /// What the rules say to work whose step is done, or that needs none.
-    fn perform(&mut self, (name, hash): (&LockName, u64), work: Work, now: StoreTime, exit: &Exit<'_>) {
+    fn perform(&mut self, lock: &HashedName, work: Work, now: StoreTime, exit: &Exit<'_>) {
         match work {
             Work::Run(job) => {
                 let is_cleanup = matches!(job.command, Command::DropCall(_));
                 self.run_now(job, now, exit);
                 if is_cleanup {
                     // The step of its command may have been the last that came of it.
-                    self.settle_after_batch((name, hash), now);
+                    self.settle_after_batch(lock, now);
                 }
             }
-            Work::Queue(server, waiter) => self.queue_now(server, waiter, hash, now, exit),
-            Work::Poll => self.apply_time_to((name, hash), now, exit),
+            Work::Queue(server, waiter) => self.queue_now(server, waiter, lock.hash, now, exit),
+            Work::Poll => self.apply_time_to(lock, now, exit),
             Work::Settle => {
                 // The offer that the key was for stands beside a classic client.
-                if self.bridge.as_ref().is_some_and(|bridge| bridge.hold(name).is_some()) {
-                    self.apply_time_to((name, hash), now, exit);
+                if self.bridge.as_ref().is_some_and(|bridge| bridge.hold(&lock.name).is_some()) {
+                    self.apply_time_to(lock, now, exit);
                 }
             }
         }
     }
 
     /// Has the key say what the lock says, once a majority has the next batch.
-    fn settle_after_batch(&mut self, (name, hash): (&LockName, u64), now: StoreTime) {
+    fn settle_after_batch(&mut self, lock: &HashedName, now: StoreTime) {
         self.open_at(now);
-        self.open.push(Pending::Key(name.clone(), hash));
+        self.open.push(Pending::Key(lock.clone()));
     }
 }

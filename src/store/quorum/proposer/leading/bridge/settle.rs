@@ -1,6 +1,6 @@
 //! The work after a step or a batch: updates of classic keys, and locks that are polled.
 
-use super::{Bridge, KeyState, Lead, Wish, Work, wishes};
+use super::{Bridge, HashedName, KeyState, Lead, Theirs, Wish, Work, wishes};
 use crate::{
     domain::{name::LockName, time::StoreTime},
     store::quorum::proposer::delivery::Exit,
@@ -14,9 +14,9 @@ const SETTLED_AT_A_TIME: usize = 64;
 
 impl Lead {
     /// The lock's last turn left no lease, and a majority has its batch.
-    pub(in crate::store::quorum::proposer::leading) fn settle_later(&mut self, name: LockName, hash: u64) {
+    pub(in crate::store::quorum::proposer::leading) fn settle_later(&mut self, lock: HashedName) {
         if let Some(bridge) = &mut self.bridge {
-            bridge.due.push_back((name, hash));
+            bridge.due.push_back(lock);
         }
     }
 
@@ -29,37 +29,31 @@ impl Lead {
     }
 
     /// Begins the step that this work needs, if it needs one. If another one is under way, the key is settled after it.
-    fn step_alone(&mut self, (name, hash): (LockName, u64), work: Work, now: StoreTime) {
+    fn step_alone(&mut self, lock: HashedName, work: Work, now: StoreTime) {
         let Some(bridge) = &mut self.bridge else { return };
-        if let Some(lane) = bridge.lanes.get_mut(&name) {
+        if let Some(lane) = bridge.lanes.get_mut(&lock.name) {
             lane.is_due = true;
             return;
         }
-        if let Some(wish) = self.wish((&name, hash), &work, now) {
-            self.begin_step((name, hash), wish, (work, VecDeque::new()), now);
+        if let Some(wish) = self.wish(&lock, &work, now) {
+            self.begin_step(lock, wish, (work, VecDeque::new()), now);
         }
     }
 
     /// After a step and its turn: whether the key says what the lock says, and whether the lock is to be polled.
-    pub(super) fn after_step(
-        &mut self,
-        (name, hash): (&LockName, u64),
-        wish: &Wish,
-        state: Result<KeyState, ()>,
-        now: StoreTime,
-    ) {
+    pub(super) fn after_step(&mut self, hashed: &HashedName, wish: &Wish, state: Result<KeyState, ()>, now: StoreTime) {
         let time = self.time.at(now);
-        let lock = self.locks.find(name, hash).map(|slot| &slot.lock);
+        let lock = self.locks.find(&hashed.name, hashed.hash).map(|slot| &slot.lock);
         let is_wanted = wishes::is_wanted(lock, time);
         let is_wrong = match wish {
             Wish::Hold { value, .. } if matches!(state, Ok(KeyState::Ours)) => !wishes::is_right(value, lock, time),
             _ => false,
         };
         if let Some(bridge) = self.bridge.as_mut().filter(|_| !is_wanted) {
-            bridge.theirs.remove(name);
+            bridge.theirs.remove(&hashed.name);
         }
         if is_wrong {
-            self.settle_after_batch((name, hash), now);
+            self.settle_after_batch(hashed, now);
         }
     }
 
@@ -68,22 +62,23 @@ impl Lead {
         let is_due = |bridge: &&mut Box<Bridge>| now.since(bridge.polled_at) >= POLL_PERIOD;
         let Some(bridge) = self.bridge.as_mut().filter(is_due) else { return };
         bridge.polled_at = now;
-        let polled: Vec<(LockName, u64)> = bridge.theirs.iter().map(|(name, it)| (name.clone(), it.hash)).collect();
-        for (name, hash) in polled {
-            if self.wish((&name, hash), &Work::Poll, now).is_some() {
-                self.step_alone((name, hash), Work::Poll, now);
+        let hashed = |(name, it): (&LockName, &Theirs)| HashedName { name: name.clone(), hash: it.hash };
+        let polled: Vec<HashedName> = bridge.theirs.iter().map(hashed).collect();
+        for lock in polled {
+            if self.wish(&lock, &Work::Poll, now).is_some() {
+                self.step_alone(lock, Work::Poll, now);
             } else if let Some(bridge) = &mut self.bridge {
-                bridge.theirs.remove(&name);
+                bridge.theirs.remove(&lock.name);
             }
         }
     }
 
     /// Takes the lock's classic client into account, if there is one, or offers the lock.
-    pub(super) fn apply_time_to(&mut self, (name, hash): (&LockName, u64), now: StoreTime, exit: &Exit<'_>) {
+    pub(super) fn apply_time_to(&mut self, lock: &HashedName, now: StoreTime, exit: &Exit<'_>) {
         // A lock without state is not made for this.
-        if self.locks.find(name, hash).is_some() {
+        if self.locks.find(&lock.name, lock.hash).is_some() {
             self.begin_turn(now);
-            self.apply_time(name, hash, now, exit);
+            self.apply_time(lock, now, exit);
         }
     }
 }

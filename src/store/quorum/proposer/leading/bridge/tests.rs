@@ -19,7 +19,7 @@ use crate::{
         quorum::{
             paxos::{
                 acceptor::{Acceptor, Header, Incarnation},
-                ballot::{Ballot, Stamp},
+                ballot::{Ballot, LeadId, Stamp},
                 classic_keys::{ClassicKey, ClassicValue},
                 leader::Leader,
                 progress::Membership,
@@ -89,7 +89,7 @@ impl Bench {
         let leader = Leader::new(BALLOT, Position::default(), 0, 0, &[member]);
         let now = StoreTime::from_micros(7_000_000);
         let lead = Lead::new(
-            (0, BALLOT),
+            LeadId { partition: 0, ballot: BALLOT },
             leader,
             Recovered { content: Content::default(), renewals: &Renewals::MayBeMissing, frozen_at: now, now },
             9,
@@ -121,7 +121,7 @@ impl Bench {
         let (reply, answered) = oneshot::channel();
         let not_after = self.lead.time(self.now).after(COMMAND_WINDOW);
         let reply_to = ReplyTo::Caller(reply, Instant::now());
-        let job = Job { name: name(), hash: 0, command, from: ME, not_after, reply_to };
+        let job = Job { lock: HashedName { name: name(), hash: 0 }, command, from: ME, not_after, reply_to };
         self.with_exit(|lead, now, exit| lead.submit(job, now, exit));
         answered
     }

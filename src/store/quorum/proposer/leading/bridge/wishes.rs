@@ -1,13 +1,12 @@
 //! The step at a classic key that a turn needs first.
 
-use super::{Lead, Work};
+use super::{HashedName, Lead, Work};
 use crate::{
     domain::{
         command::{Acquire, Candidate, Command},
         ids::{GrantId, RequestId},
         lease::Lease,
         limits::CLAIM_WINDOW,
-        name::LockName,
         rules::Lock,
         time::StoreTime,
     },
@@ -114,9 +113,9 @@ fn of_acquire(Acquire { call, terms, candidate, .. }: &Acquire, lock: Option<&Lo
 
 impl Lead {
     /// The step that this work needs, if it needs one.
-    pub(super) fn wish(&self, (name, hash): (&LockName, u64), work: &Work, now: StoreTime) -> Option<Wish> {
+    pub(super) fn wish(&self, lock: &HashedName, work: &Work, now: StoreTime) -> Option<Wish> {
         let now = self.time.at(now);
-        let lock = self.locks.find(name, hash).map(|slot| &slot.lock);
+        let lock = self.locks.find(&lock.name, lock.hash).map(|slot| &slot.lock);
         match work {
             // It comes too late, and is told so.
             Work::Run(job) if job.not_after < now => None,
