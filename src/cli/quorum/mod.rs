@@ -39,6 +39,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 use uuid::Uuid;
 
+/// The most partitions of a store. Each costs a header in a batch that has a lock of it.
+const PARTITIONS_MAX: i64 = 256;
 /// Clocks that differ by this much are worth a word.
 const APART: Duration = Duration::from_secs(1);
 
@@ -62,6 +64,10 @@ in use is not changed. Exit codes: 0 the store is made; 1 one of them is in use;
 pub(crate) struct CreateArgs {
     #[command(flatten)]
     store: StoreArgs,
+
+    /// Into how many partitions to divide the lock names; they never change. A server leads none if there are fewer
+    #[arg(long, value_name = "COUNT", default_value_t = PARTITIONS, value_parser = clap::value_parser!(u16).range(1..=PARTITIONS_MAX))]
+    partitions: u16,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -81,7 +87,7 @@ pub(crate) struct StatusArgs {
 /// Carries out one of them.
 pub(super) async fn quorum(command: QuorumCommand) -> Result<(), Failure> {
     match command {
-        QuorumCommand::Create(args) => make(&Named::of(&args.store)?).await,
+        QuorumCommand::Create(args) => make(&Named::of(&args.store)?, args.partitions).await,
         QuorumCommand::Status(args) => status(&Named::of(&args.store)?, args.json).await,
         QuorumCommand::Replace(args) => replace::replace(&args).await,
         QuorumCommand::Rebuild(args) => rebuild::rebuild(&args).await,
@@ -96,7 +102,7 @@ struct Named {
 
 impl Named {
     fn of(store: &StoreArgs) -> Result<Self, Failure> {
-        let addresses = Addresses::new(store.urls()?);
+        let addresses = Addresses::new(store.urls()?).of_store(store.prefix());
         let members = addresses.members();
         if members.len().is_multiple_of(2) {
             let rule = "--store: names an even number of Redis servers: give one, or three, or five";
@@ -126,7 +132,7 @@ fn unknown(why: &FindError) -> Failure {
     Failure::new(code, why.to_string())
 }
 
-async fn make(named: &Named) -> Result<(), Failure> {
+async fn make(named: &Named, partitions: u16) -> Result<(), Failure> {
     let connected = Connected::to(&named.addresses, &named.members).map_err(|why| Failure::new(COMMAND_LINE, why))?;
     let marks = discovery::marks(&connected.nodes, named.members.len()).await;
     for (member, mark) in named.members.iter().zip(&marks) {
@@ -145,7 +151,7 @@ async fn make(named: &Named) -> Result<(), Failure> {
         }
         None => {
             let (cluster, members) = (ClusterId(Uuid::new_v4().as_u128()), named.members.clone().into());
-            Mark { cluster, partitions: PARTITIONS, list: 1, members, rebuild: None }
+            Mark { cluster, partitions, list: 1, members, rebuild: None }
         }
     };
     let token = tokens_above(&connected).await?;

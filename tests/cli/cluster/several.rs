@@ -12,7 +12,7 @@ use std::{cmp::Reverse, thread, time::Duration};
 use tokio::{task::JoinHandle, time::Instant};
 
 /// What `quorum create` makes.
-pub(crate) const PARTITIONS: usize = 32;
+pub(crate) const PARTITIONS: usize = 8;
 /// So many locks are in more than half of the partitions, so that each server leads the partition of one of them.
 pub(crate) const LOCKS: usize = 24;
 /// Longer than anything here takes.

@@ -75,7 +75,7 @@ fn two_nodes_that_forget_at_once_stop_the_store() {
         }
     }
     let status = quorum("status", &store, &[]).expect(1);
-    assert!(status.out.contains("32 partitions have no majority: their locks are unavailable\n"), "{status:?}");
+    assert!(status.out.contains("8 partitions have no majority: their locks are unavailable\n"), "{status:?}");
     assert!(status.out.ends_with("then run fencepost quorum rebuild\n"), "{status:?}");
 }
 
@@ -92,13 +92,13 @@ fn a_store_goes_on_with_what_the_third_node_has() {
     quorum("rebuild", &store, &["--yes"]).expect(1).says("there is nothing to rebuild");
     nodes[..2].iter_mut().for_each(|node| node.restart(false));
     await_that("the nodes are told their cluster", || quorum("status", &store, &[]).code == 1);
-    let shown = quorum("rebuild", &store, &[]).expect(1).says("32 of 32 partitions have no majority").says("--yes");
-    assert!(shown.err.contains(&format!("{} has the locks of 32 of 32 partitions", place(&nodes[2]))), "{shown:?}");
+    let shown = quorum("rebuild", &store, &[]).expect(1).says("8 of 8 partitions have no majority").says("--yes");
+    assert!(shown.err.contains(&format!("{} has the locks of 8 of 8 partitions", place(&nodes[2]))), "{shown:?}");
     let before = quorum("status", &store, &[]).expect(1);
     // As if one had been broken off when it had one node, and then all.
-    let own = "local it = redis.call('GET', 'fp:q:node')
+    let own = "local it = redis.call('GET', '{fp}:node')
                it = it:sub(1, 16) .. struct.pack('>I6', 2) .. it:sub(23, -2) .. ARGV[1]
-               return redis.call('SET', 'fp:q:node', it)";
+               return redis.call('SET', '{fp}:node', it)";
     let give = |node: &Redis| assert_eq!(node.command(&["EVAL", own, "0", r#","rebuild":7}"#]).text(), "OK");
     give(&nodes[0]);
     assert!(quorum("status", &store, &[]).expect(1).out.contains("repeat fencepost quorum rebuild"));
@@ -107,7 +107,7 @@ fn a_store_goes_on_with_what_the_third_node_has() {
     quorum("status", &store, &[]).expect(69).says("repeat fencepost quorum rebuild");
     let done = quorum("rebuild", &store, &["--yes"]).expect(0);
     assert!(before.out.contains("list 1,"), "nothing was done until then: {before:?}");
-    let from = format!("list 4: 32 partitions were rebuilt (32 from {})", place(&nodes[2]));
+    let from = format!("list 4: 8 partitions were rebuilt (8 from {})", place(&nodes[2]));
     assert!(done.out.contains(&from), "{done:?}");
     let renew = ["renew", "a", "--lease-id", held.field("lease id"), "--ttl", "1m"];
     await_that("the server goes on", || server.run(&renew).code == 0);
@@ -236,7 +236,7 @@ fn a_node_that_may_evict_is_refused_until_it_may_not() {
 #[test]
 fn few_permissions_are_enough() {
     let nodes = [(); 3].map(|()| Redis::start(&[]));
-    let rules = "+@scripting +@pubsub +@read +@write +@connection +info +time ~fp:* &fp:q:to:*";
+    let rules = "+@scripting +@pubsub +@read +@write +@connection +info +time ~{fp}:* &{fp}:to:*";
     let user: Vec<&str> =
         ["ACL", "SETUSER", "few", "reset", "on", ">s3cret"].into_iter().chain(rules.split(' ')).collect();
     nodes.iter().for_each(|node| assert_eq!(node.command(&user).text(), "OK"));
@@ -273,7 +273,7 @@ fn doctor_checks_each_node() {
         [vec!["-@all", "+@connection", "+info", "+time", "+@scripting"], vec!["resetkeys"], vec!["resetchannels"]]
     {
         nodes[1]
-            .command(&[&["ACL", "SETUSER", "few", "on", ">pw", "~fp:*", "&fp:q:to:*", "+@all"], &rule[..]].concat());
+            .command(&[&["ACL", "SETUSER", "few", "on", ">pw", "~{fp}:*", "&{fp}:to:*", "+@all"], &rule[..]].concat());
         let url = format!("redis://few:pw@127.0.0.1:{}", nodes[1].port);
         let store = [nodes[0].url(), url, nodes[2].url()].join(",");
         let shown = Process::start(&mut fencepost(&["doctor", "--store", &store])).ended();

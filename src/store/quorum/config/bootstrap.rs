@@ -11,9 +11,9 @@ use crate::store::quorum::{
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The partitions of a cluster. Each server leads some of them, so there are more than there are servers; a heartbeat
-/// of a server reads the state of all, so there are not many more.
-pub const PARTITIONS: u16 = 32;
+/// The partitions of a store whose operator chose no other number. Each server leads as many as any other, so there is
+/// work for eight; more would cost each of fewer servers more, because a batch has a header for each of its partitions.
+pub const PARTITIONS: u16 = 8;
 
 /// Why a cluster was not made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

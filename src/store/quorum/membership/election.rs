@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod tests;
 
+use super::shares::{shares, weight};
 use crate::{
     domain::time::StoreTime,
     store::quorum::{
@@ -19,7 +20,6 @@ use crate::{
 };
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
-use xxhash_rust::xxh3::xxh3_64;
 
 /// A partition whose leader has written nothing for so long has none: an idle one writes an empty batch each 300 ms. A
 /// server whose heartbeats have stopped for so long does not live.
@@ -328,18 +328,23 @@ impl Election {
         u32::try_from(before.count()).unwrap_or(u32::MAX)
     }
 
-    /// The other server that is to have a partition that this one leads, if there is one: the first in the order of the
-    /// election that can lead, if it has lived for a while, and did not give up a partition just now: it may leave,
-    /// which its heartbeats do not say yet. A server that leaves itself takes any that can lead.
-    pub(crate) fn heir(&self, partition: u16, leaves: bool, now: Instant) -> Option<ServerId> {
+    /// For each partition that this server may lead, the other server that is to have it, if there is one. Partitions
+    /// are divided among this server and those that can lead, have lived for a while, and did not give up a partition
+    /// just now: such a server may leave, which its heartbeats do not say yet. A server that leaves itself divides all
+    /// among any that can lead.
+    pub(crate) fn heirs(&self, leaves: bool, now: Instant) -> Vec<Option<ServerId>> {
         let is_past = |at: Instant| now.duration_since(at) >= SETTLED_AFTER;
         let settled = |peer: &Peer| leaves || is_past(peer.first_seen) && peer.gave.is_none_or(is_past);
+        let may_lead = |peer: &Peer| peer.reaches_majority(SILENCE_MAX, now) && !peer.heartbeat.leaves && settled(peer);
+        let others = self.servers.iter().filter(|(_, peer)| may_lead(peer)).map(|(server, _)| *server);
+        let all: Vec<_> = others.chain((!leaves).then_some(self.me)).collect();
+        let count = u16::try_from(self.partitions.len()).unwrap_or(u16::MAX);
         // Calls wait for a hand-over to a dead server, so one that can wait is not begun if a heartbeat is late.
-        let within = if leaves { SILENCE_MAX } else { LATE_AFTER };
-        let lives = |peer: &Peer| peer.reaches_majority(within, now) && !peer.heartbeat.leaves;
-        let others = self.servers.iter().filter(|(_, peer)| lives(peer) && settled(peer)).map(|(server, _)| *server);
-        let best = others.max_by_key(|server| weight(*server, partition))?;
-        (leaves || weight(best, partition) > weight(self.me, partition)).then_some(best)
+        let is_late = |server| !self.servers.get(&server).is_some_and(|peer| peer.reaches_majority(LATE_AFTER, now));
+        let heir = |server: ServerId| (server != self.me && (leaves || !is_late(server))).then_some(server);
+        let mut heirs: Vec<_> = shares(count, &all).into_iter().map(heir).collect();
+        heirs.resize(self.partitions.len(), None);
+        heirs
     }
 
     /// Whether a server came that this one will know in a moment, and that can lead then.
@@ -371,14 +376,4 @@ impl Election {
         let reached = &self.partitions[usize::from(partition)];
         reached.accepted.ballot.max(reached.promised)
     }
-}
-
-/// Rendezvous hashing: the server with the highest weight is the first to lead a partition. When a server comes or
-/// goes, only the partitions that it leads move.
-fn weight(server: ServerId, partition: u16) -> (u64, ServerId) {
-    let mut bytes = [0; 14];
-    let (id, number) = bytes.split_at_mut(12);
-    id.copy_from_slice(&server.0);
-    number.copy_from_slice(&partition.to_be_bytes());
-    (xxh3_64(&bytes), server)
 }

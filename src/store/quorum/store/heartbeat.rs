@@ -91,7 +91,7 @@ impl<C: NodeClient> QuorumStore<C> {
 
     /// Acts on what heartbeats have shown.
     fn look_around(&self, now: Instant) {
-        let (living, gateways, heartbeats, leaders) = {
+        let (living, gateways, heartbeats, leaders, heirs) = {
             let mut election = self.membership.election.lock();
             election.forget_gone(now).into_iter().for_each(|server| self.delivery.transport.forget(server));
             let mine = |notices: &[(ServerId, u64)]| {
@@ -103,7 +103,8 @@ impl<C: NodeClient> QuorumStore<C> {
                 .map(|(server, it)| (server, it.watches, it.count, mine(&it.notices)))
                 .collect();
             let leaders: Vec<_> = (0..self.driver.mark.partitions).map(|at| election.leader(at, now)).collect();
-            (living, election.gateways(now).into_iter().collect(), heartbeats, leaders)
+            let heirs = election.heirs(self.is_leaving(), now);
+            (living, election.gateways(now).into_iter().collect(), heartbeats, leaders, heirs)
         };
         for (server, watches, count, sent) in heartbeats {
             self.delivery.transport.watches(server, count, watches);
@@ -111,12 +112,12 @@ impl<C: NodeClient> QuorumStore<C> {
                 self.notices_missed(server);
             }
         }
-        for (at, known) in leaders.into_iter().enumerate() {
+        for (at, (known, heir)) in leaders.into_iter().zip(heirs).enumerate() {
             match known {
                 Some(known) => self.note_leader(at, known),
                 None => self.forget_dead(at, &living),
             }
-            self.look_after(at, &living, &gateways, now);
+            self.look_after(at, &living, &gateways, heir, now);
         }
         self.driver.wake_all();
     }
@@ -161,17 +162,22 @@ impl<C: NodeClient> QuorumStore<C> {
     }
 
     /// What a server does for a partition with each heartbeat.
-    fn look_after(&self, at: usize, living: &BTreeSet<ServerId>, gateways: &BTreeSet<ServerId>, now: Instant) {
+    fn look_after(
+        &self,
+        at: usize,
+        living: &BTreeSet<ServerId>,
+        gateways: &BTreeSet<ServerId>,
+        heir: Option<ServerId>,
+        now: Instant,
+    ) {
         let part = &self.parts[at];
-        let number = u16::try_from(at).unwrap_or(u16::MAX);
         part.local_waiters.lock().forget_dropped(now);
         if let Some(lead) = part.proposer.lock().lead() {
             let exit = self.exit(at);
             let clock = self.clock.now();
             lead.hear_of(living.iter().copied(), clock, &exit);
             lead.found_dead(self.membership.election.lock().dead(now), clock);
-            lead.gathers_only_of(gateways, Route::hash_of, clock, &exit);
-            let heir = self.membership.election.lock().heir(number, self.is_leaving(), now);
+            lead.gathers_only_of(gateways, Place::hash_of, clock, &exit);
             if let Some(heir) = heir.filter(|_| lead.may_hand_over(clock)) {
                 lead.begin_hand_over(heir, clock);
             }
@@ -267,10 +273,10 @@ impl<C: NodeClient> QuorumStore<C> {
     /// Begins to hand over what has an heir. Whether any has.
     fn begin_to_leave(&self) -> bool {
         let mut has_heir = false;
-        for (number, part) in (0..).zip(self.parts.iter()) {
+        let heirs = self.membership.election.lock().heirs(true, Instant::now());
+        for (part, heir) in self.parts.iter().zip(heirs) {
             let mut proposer = part.proposer.lock();
             let Some(lead) = proposer.lead() else { continue };
-            let heir = self.membership.election.lock().heir(number, true, Instant::now());
             if let Some(heir) = heir {
                 has_heir = true;
                 lead.begin_hand_over(heir, self.clock.now());
