@@ -15,7 +15,10 @@ use fencepost::testing::{
     store::{
         content::{Bytes, Changes},
         quorum::{
-            nodes::scripts::{self, Call},
+            nodes::{
+                keys::Keys,
+                scripts::{self, Call},
+            },
             paxos::{
                 ballot::{Ballot, Position, ServerId, Stamp, TransferId},
                 message::{Answer, Request},
@@ -48,7 +51,7 @@ fn of_partition(partition: u16, number: u64, request: Request) -> NodeRequest {
 
 async fn answers(connection: &Connection, requests: &[NodeRequest]) -> Vec<NodeAnswer> {
     let mut all = Vec::new();
-    for call in scripts::calls(&connection.info().run_id, requests).unwrap() {
+    for call in scripts::calls(&Keys::default(), &connection.info().run_id, requests).unwrap() {
         let reply = connection.run(call.script.script, &call.script.keys, &call.script.args).await.unwrap();
         all.extend(call.answers(reply).unwrap().into_iter().map(Result::unwrap));
     }
@@ -96,7 +99,7 @@ fn batches(run_id: &str, stamps: &[Stamp], number: u64, pairs: u64) -> Call {
             of_partition(partition, number, write)
         })
         .collect();
-    let mut calls = scripts::calls(run_id, &requests).unwrap();
+    let mut calls = scripts::calls(&Keys::default(), run_id, &requests).unwrap();
     assert_eq!(calls.len(), 1, "one run of the script");
     calls.remove(0)
 }

@@ -11,7 +11,7 @@ use crate::{
         NodeUrl,
         doctor::{Finding, Severity, sentinels, worst},
     },
-    store::quorum,
+    store::quorum::nodes::{self, keys::Keys},
 };
 use clap::Args;
 use serde::Serialize;
@@ -46,11 +46,11 @@ impl Report<'_> {
 
 /// Checks each Redis and prints the findings. Changes nothing.
 pub(super) async fn doctor(args: DoctorArgs) -> Result<(), Failure> {
-    let urls = args.store.urls()?;
+    let (urls, keys) = (args.store.urls()?, Keys::of(args.store.prefix()));
     let (mut worst_of_all, mut away) = (Severity::Ok, Vec::new());
     for url in &urls {
         let store = url.to_string();
-        let (findings, why) = examine(url, urls.len() == 1).await;
+        let (findings, why) = examine(url, &keys, urls.len() == 1).await;
         let severity = if why.is_some() { Severity::Error } else { worst(&findings) };
         worst_of_all = worst_of_all.max(severity);
         if args.json {
@@ -72,13 +72,13 @@ pub(super) async fn doctor(args: DoctorArgs) -> Result<(), Failure> {
 }
 
 /// The findings about a node, and why there are no more of them.
-async fn examine(url: &NodeUrl, is_only: bool) -> (Vec<Finding>, Option<String>) {
+async fn examine(url: &NodeUrl, keys: &Keys, is_only: bool) -> (Vec<Finding>, Option<String>) {
     let (mut findings, found) = match url {
         NodeUrl::Redis(url) => (Vec::new(), Ok(url.clone())),
         NodeUrl::Sentinel(url) => sentinels::examine(url).await,
     };
     let examined = match found {
-        Ok(url) => quorum::nodes::doctor::examine(&url, is_only).await,
+        Ok(url) => nodes::doctor::examine(&url, keys, is_only).await,
         Err(why) => Err(why),
     };
     match examined {

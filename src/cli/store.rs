@@ -2,7 +2,8 @@
 
 use super::exit::{COMMAND_LINE, CONFIG, Failure};
 use crate::{
-    config::{NO_SENTINEL_IN_A_LIST, urls_in},
+    config::{self, NO_SENTINEL_IN_A_LIST, urls_in},
+    domain::limits::STORE_PREFIX_DEFAULT,
     node::{NodeUrl, TlsFile, TlsFileProblem, TlsFiles},
 };
 use clap::Args;
@@ -16,6 +17,13 @@ pub(crate) struct StoreArgs {
     /// rediss:// for TLS, or redis+sentinel://host,host,host/name
     #[arg(long, value_name = "URL", env = "FENCEPOST_STORE", hide_env_values = true)]
     store: String,
+
+    /// Name of the store in Redis, as for serve
+    #[arg(
+        long, value_name = "NAME", env = "FENCEPOST_STORE_PREFIX", default_value = STORE_PREFIX_DEFAULT,
+        value_parser = config::store_prefix
+    )]
+    store_prefix: String,
 
     /// PEM file with the authorities of a rediss:// store, in place of the machine's roots
     #[arg(long, value_name = "FILE", env = "FENCEPOST_STORE_CA", value_parser = clap::value_parser!(OsString))]
@@ -31,6 +39,11 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
+    /// The name of the store.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.store_prefix
+    }
+
     /// The URLs with their files for TLS, which are checked. If there are several, none names Sentinels.
     pub(crate) fn urls(&self) -> Result<Vec<NodeUrl>, Failure> {
         let urls = urls_in(&self.store).into_iter().map(NodeUrl::parse).collect::<Result<Vec<_>, _>>();

@@ -8,13 +8,13 @@ use super::{
     raw::{Problem, RawConfig, location},
     urls_in,
 };
-use crate::domain::limits::{Limits, TTL_CEILING, TTL_FLOOR};
+use crate::domain::limits::{Limits, STORE_PREFIX_BYTES_MAX, TTL_CEILING, TTL_FLOOR};
 use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 use tracing_subscriber::EnvFilter;
 
 const CLASSIC_PREFIX_MAX: usize = 512;
-/// The prefix of all keys of the Redis store.
-const STATE_PREFIX: &str = "fp:";
+/// What the keys of versions before the first release begin with.
+const EARLIER_KEYS: &str = "fp:";
 /// How many Redis servers a store has. With an even number one more would have to be there, and no more could fail;
 /// more than five only make it slower.
 const NODE_COUNTS: [usize; 3] = [1, 3, 5];
@@ -40,6 +40,7 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
             cert: reader.read("store_cert", None, file),
             key: reader.read("store_key", None, file),
         },
+        store_prefix: reader.read("store_prefix", default.store_prefix, store_prefix),
         allow_eviction: reader.read("allow_eviction", default.allow_eviction, switch),
         classic_prefix: reader.read("classic_prefix", default.classic_prefix, classic_prefix),
         limits: Limits {
@@ -86,6 +87,13 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
     if reader.problems.is_empty() && !config.classic_prefix.is_empty() && config.store.urls().len() != 1 {
         let (at, value) = (reader.effective_location("classic_prefix"), config.classic_prefix.clone());
         let rule = "needs the one Redis that the classic clients use: --store redis://…".to_owned();
+        reader.problems.push(Problem { at, value, rule });
+    }
+    if reader.problems.is_empty()
+        && let Some(own) = shared_with_own_keys(&config.classic_prefix, &config.store_prefix)
+    {
+        let (at, value) = (reader.effective_location("classic_prefix"), config.classic_prefix.clone());
+        let rule = format!("must not start with {own}, as Fencepost's own keys do, nor be a beginning of it");
         reader.problems.push(Problem { at, value, rule });
     }
     if reader.problems.is_empty() && config.test_faults.is_some() && config.store != StoreUrl::Memory {
@@ -182,13 +190,29 @@ fn classic_prefix(text: &str) -> Result<String, String> {
     if text.len() > CLASSIC_PREFIX_MAX || text.contains(char::is_control) {
         return Err(format!("must be at most {CLASSIC_PREFIX_MAX} bytes with no control characters"));
     }
-    // A beginning of the prefix is refused too, because a lock name may supply the rest.
-    if text.starts_with(STATE_PREFIX) || !text.is_empty() && STATE_PREFIX.starts_with(text) {
-        return Err(format!(
-            "must not start with {STATE_PREFIX}, the prefix of Fencepost's own keys, nor be a beginning of it"
-        ));
-    }
     Ok(text.to_owned())
+}
+
+/// What the own keys of a store begin with, if classic keys with this prefix could be among them. A beginning of that
+/// counts too, because a lock name may supply the rest.
+fn shared_with_own_keys(classic_prefix: &str, store_prefix: &str) -> Option<String> {
+    let own = [format!("{{{store_prefix}}}:"), EARLIER_KEYS.to_owned()];
+    let is_shared = |own: &String| classic_prefix.starts_with(&**own) || own.starts_with(classic_prefix);
+    own.into_iter().find(is_shared).filter(|_| !classic_prefix.is_empty())
+}
+
+/// The name of a store. Braces would end the hash tag of its keys, and `*`, `?` and `[` mean something else in the
+/// patterns of an ACL.
+///
+/// # Errors
+///
+/// It is empty, too long, or has other characters.
+pub fn store_prefix(text: &str) -> Result<String, String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if (1..=STORE_PREFIX_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_plain) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("must have 1 to {STORE_PREFIX_BYTES_MAX} letters, digits, hyphens, underscores or points"))
 }
 
 /// A file; empty for none.

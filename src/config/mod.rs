@@ -16,13 +16,14 @@ mod tests;
 mod tls;
 mod variables;
 
+pub use check::store_prefix;
 pub use listen::{AdminListen, Listen, ListenAddress, ListenHost};
 pub use raw::{Problem, RawConfig, Source};
 pub use store_tls::StoreTls;
 pub use tls::TlsFiles;
 pub use variables::{Environment, misspelt};
 
-use crate::domain::limits::Limits;
+use crate::domain::limits::{Limits, STORE_PREFIX_DEFAULT};
 use std::{fmt, net::Ipv4Addr, path::PathBuf, time::Duration};
 
 /// The most open connections, unless the operator says otherwise, or the limit of open files is lower.
@@ -47,6 +48,8 @@ pub struct Config {
     pub store: StoreUrl,
     /// The files for a store over TLS.
     pub store_tls: StoreTls,
+    /// The name of the store in Redis, with which its keys begin.
+    pub store_prefix: String,
     /// Whether to serve on a Redis that may evict leases.
     pub allow_eviction: bool,
     /// The prefix of the keys of classic locks, which clients acquire in Redis directly; empty if there are none.
@@ -247,6 +250,7 @@ impl Default for Config {
             store: StoreUrl::Memory,
             store_tls: StoreTls::default(),
             allow_eviction: false,
+            store_prefix: STORE_PREFIX_DEFAULT.to_owned(),
             classic_prefix: String::new(),
             limits: Limits::default(),
             drain_timeout: Duration::from_secs(10),

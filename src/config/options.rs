@@ -35,7 +35,7 @@ const fn option(key: &'static str, value_name: &'static str, help: &'static str)
 }
 
 /// All options, in the order of the help.
-pub const OPTIONS: [ServerOption; 28] = [
+pub const OPTIONS: [ServerOption; 29] = [
     option(
         "listen",
         "ADDRESS",
@@ -66,6 +66,11 @@ pub const OPTIONS: [ServerOption; 28] = [
     option("store_ca", "FILE", "PEM file with the authorities of a rediss:// store, in place of the machine's roots"),
     option("store_cert", "FILE", "PEM file with the client certificate for a rediss:// store that asks for one"),
     option("store_key", "FILE", "PEM file with the private key of the client certificate"),
+    option(
+        "store_prefix",
+        "NAME",
+        "Name of the store in Redis: its keys begin with {NAME}: (1 to 24 letters, digits, - _ .); several stores share one Redis",
+    ),
     option("allow_eviction", SWITCH, "Use a Redis even if its maxmemory-policy may evict leases: true or false"),
     option(
         "classic_prefix",

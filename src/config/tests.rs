@@ -219,12 +219,13 @@ fn a_variable_that_is_not_utf8_is_a_problem() {
 
 #[test]
 fn every_rule_holds_at_its_edges() {
-    let cases: [(&'static str, &[&str], &[&str]); 21] = [
+    let cases: [(&'static str, &[&str], &[&str]); 22] = [
         ("store_ca", &[""], &["a\nb", "/a.pem"]),
         ("plaintext", &["true", "false"], &["maybe"]),
         ("tls_cert", &[""], &["a\nb", "/a.pem"]),
         ("connections_max", &["1", "1000000"], &["0", "1000001"]),
         ("connections_per_peer", &["1", "1000000"], &["0", "1000001"]),
+        ("store_prefix", &["fp", "team-a.eu_1"], &["", "a b", "a{b", "a*", "é", "a234567890123456789012345"]),
         ("classic_prefix", &[""], &["a\nb"]),
         ("allow_eviction", &["true", "false"], &["yes", "1", ""]),
         (
@@ -290,15 +291,15 @@ fn every_rule_holds_at_its_edges() {
     }
 }
 
-/// With the prefix `f`, the key of the classic lock `p:meta` would be the meta key `fp:meta`.
+/// With the prefix `{f`, the key of the classic lock `p}:node` would be a key of the store.
 #[test]
 fn classic_locks_cannot_use_our_keys() {
     let with = |prefix| load(&[("store", "redis://127.0.0.1"), ("classic_prefix", prefix)], &[], None);
-    for prefix in ["fp:x", "fp:", "fp", "f"] {
+    for (prefix, own) in [("fp:x", "fp:"), ("fp", "fp:"), ("{fp}:x", "{fp}:"), ("{f", "{fp}:"), ("{", "{fp}:")] {
         let text = with(prefix).unwrap_err().to_string();
-        assert!(text.contains("--classic-prefix") && text.contains("fp:"), "{text}");
+        assert!(text.contains("--classic-prefix") && text.contains(&format!("start with {own}")), "{text}");
     }
-    for prefix in ["lock:", "fpx", "p:"] {
+    for prefix in ["lock:", "fpx", "p:", "{fpx}:", "{lock}"] {
         assert!(with(prefix).is_ok(), "{prefix}");
     }
 }
@@ -324,6 +325,7 @@ fn the_printed_file_reads_back_the_same() {
         ("store_ca", "/etc/it's.pem"),
         ("store_cert", "cert.pem"),
         ("store_key", "key.pem"),
+        ("store_prefix", "team-a"),
         ("allow_eviction", "true"),
         ("classic_prefix", "lock:\"'{x}"),
         ("ttl_min", "1500ms"),

@@ -4,6 +4,10 @@
 
 use std::time::Duration;
 
+/// The name of a store whose operator chose none.
+pub const STORE_PREFIX_DEFAULT: &str = "fp";
+/// The longest name of a store in bytes: the keys of a partition then need no allocation.
+pub const STORE_PREFIX_BYTES_MAX: usize = 24;
 /// A lock name's length in bytes is 1 to this; outside it is `INVALID_ARGUMENT`.
 pub const LOCK_NAME_BYTES_MAX: usize = 512;
 /// A holder label's length in bytes is 0 to this; above it is `INVALID_ARGUMENT`.

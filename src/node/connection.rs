@@ -60,9 +60,9 @@ impl Connection {
     ///
     /// Answers within twice the response timeout. The first poll hands the script over: dropped after that, it may
     /// still run, as it may after `OutcomeUnknown`.
-    pub async fn run(&self, script: &'static Script, keys: &[String], args: &[Arg]) -> Result<Value, NodeError> {
+    pub async fn run(&self, script: &'static Script, keys: &[Arg], args: &[Arg]) -> Result<Value, NodeError> {
         self.ensure_open()?;
-        let command = script.evalsha(keys, args);
+        let command = script.evalsha(keys, args, self.info.takes_headers);
         let reply = match self.send_one(&command).await {
             Err(fault) if fault.no_script => {
                 let mut replies = self.load_and_run(&[script], vec![command.clone()]).await;
@@ -85,14 +85,16 @@ impl Connection {
             return calls.iter().map(|_| Err(error.clone())).collect();
         }
         let _measured = self.measure_round_trip();
-        let mut replies = self.send(calls.iter().map(|call| call.as_ref().evalsha()).collect()).await;
+        let mut replies =
+            self.send(calls.iter().map(|call| call.as_ref().evalsha(self.info.takes_headers)).collect()).await;
         let is_missing = |reply: &Result<Value, Fault>| reply.as_ref().is_err_and(|fault| fault.no_script);
         let missing: Vec<usize> = (0..replies.len()).filter(|index| is_missing(&replies[*index])).collect();
         if !missing.is_empty() {
             let mut scripts: Vec<&Script> = missing.iter().map(|index| calls[*index].as_ref().script).collect();
             scripts.sort_unstable_by_key(|script| script.sha());
             scripts.dedup_by_key(|script| script.sha());
-            let again = missing.iter().map(|index| calls[*index].as_ref().evalsha()).collect();
+            let run = |index: &usize| calls[*index].as_ref().evalsha(self.info.takes_headers);
+            let again = missing.iter().map(run).collect();
             for (index, reply) in missing.into_iter().zip(self.load_and_run(&scripts, again).await) {
                 replies[index] = reply;
             }
@@ -189,7 +191,7 @@ impl Connection {
     /// go in one write, so that a SCRIPT FLUSH hardly ever comes between. (EVAL would do for one script, but newer
     /// versions of Redis evict scripts that came that way.)
     async fn load_and_run(&self, scripts: &[&Script], commands: Vec<Cmd>) -> Vec<Result<Value, Fault>> {
-        let loads = scripts.iter().map(|script| script.load());
+        let loads = scripts.iter().map(|script| script.load(self.info.takes_headers));
         let mut replies = self.send(loads.chain(commands).collect()).await;
         let runs = replies.split_off(scripts.len());
         // A run that failed because its script could not be loaded has the reason of that.

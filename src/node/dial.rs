@@ -87,7 +87,7 @@ impl Dialer {
         let (mut connection, address) = (pooled.connection.clone(), Arc::clone(&pooled.address));
         metrics.round_trips.of(RoundTrip::Check).inc();
         let greeted = match handshake::greet(&mut connection).await {
-            Ok(info) => handshake::may_run_scripts(&mut connection).await.map(|()| info),
+            Ok(info) => handshake::prepare_scripts(&mut connection, info).await,
             Err(why) => Err(why),
         };
         match greeted {

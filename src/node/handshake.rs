@@ -1,6 +1,6 @@
 //! The handshake with a Redis, on each new connection and on each check of an old one: identity and fitness.
 
-use super::reply::connect_error;
+use super::{reply::connect_error, script::HEADER};
 use crate::domain::time::StoreTime;
 use deadpool_redis::redis::{self, Cmd, ErrorKind, ServerErrorKind, Value, aio::MultiplexedConnection};
 use sha1_smol::Sha1;
@@ -27,6 +27,8 @@ pub struct ServerInfo {
     pub run_id: String,
     /// New at each start and at each promotion, and when the first replica is attached.
     pub master_replid: String,
+    /// Whether scripts may begin with a line of flags. What is compatible with Redis 7 may not know that line.
+    pub takes_headers: bool,
 }
 
 impl ServerInfo {
@@ -81,6 +83,27 @@ pub(super) async fn may_run_scripts(connection: &mut MultiplexedConnection) -> R
     }
 }
 
+/// Makes sure that scripts may be run, and notes in which form; the error says why not.
+pub(super) async fn prepare_scripts(
+    connection: &mut MultiplexedConnection,
+    info: ServerInfo,
+) -> Result<ServerInfo, String> {
+    may_run_scripts(connection).await?;
+    Ok(ServerInfo { takes_headers: takes_headers(connection).await?, ..info })
+}
+
+/// Whether scripts may begin with a line of flags; an engine that does not know that line refuses to compile it. The
+/// error: it refuses all scripts, or does not answer.
+pub(super) async fn takes_headers(connection: &mut MultiplexedConnection) -> Result<bool, String> {
+    let mut command = redis::cmd("SCRIPT");
+    command.arg("LOAD").arg(format!("{HEADER}return 1"));
+    match connection.send_packed_command(&command).await.and_then(Value::extract_error) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::ResponseError) => Ok(false),
+        Err(error) => Err(connect_error(&error)),
+    }
+}
+
 fn judge(server: &str, replication: &str, cluster: &str) -> Result<ServerInfo, String> {
     let field = |section: &str, name: &str| {
         let found = section.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
@@ -118,7 +141,7 @@ fn judge(server: &str, replication: &str, cluster: &str) -> Result<ServerInfo, S
                 .to_owned(),
         );
     }
-    Ok(ServerInfo { name: name.to_owned(), version, run_id, master_replid })
+    Ok(ServerInfo { name: name.to_owned(), version, run_id, master_replid, takes_headers: true })
 }
 
 /// Whether this is a version of Redis that the server can work with.

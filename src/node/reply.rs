@@ -196,7 +196,8 @@ fn plain_error(detail: &str, said: &str) -> Fault {
 fn no_permission(detail: &str) -> String {
     format!(
         "the Redis user of the URL may not run a command or touch a key that Fencepost needs; grant it with ACL \
-         SETUSER … +@scripting +@pubsub +@read +@write +@connection +info +time ~fp:* &fp:q:to:*, and the keys of \
+         SETUSER … +@scripting +@pubsub +@read +@write +@connection +info +time ~{{fp}}:* &{{fp}}:to:* (with the \
+         name of --store-prefix in place of fp), and the keys of \
          --classic-prefix if there is one (Redis says: NOPERM {detail})"
     )
 }

@@ -14,30 +14,46 @@ const NUMBER_LENGTH_MAX: usize = 20;
 pub struct Script {
     source: &'static str,
     sha: OnceLock<String>,
+    sha_without_header: OnceLock<String>,
 }
+
+/// The first line of a script for engines that know flags: without memory, without enough replicas and as a replica
+/// they refuse the whole script, where others refuse its first command that writes.
+pub(super) const HEADER: &str = "#!lua\n";
 
 impl Script {
     /// A script by its source.
     pub const fn new(source: &'static str) -> Self {
-        Self { source, sha: OnceLock::new() }
+        Self { source, sha: OnceLock::new(), sha_without_header: OnceLock::new() }
     }
 
     /// The hash by which Redis knows it.
     pub fn sha(&self) -> &str {
-        self.sha.get_or_init(|| redis::Script::new(self.source).get_hash().to_owned())
+        self.sha_for(true)
     }
 
-    pub(super) fn load(&self) -> Cmd {
+    /// The hash by which an engine knows it that takes headers, or takes none.
+    pub(super) fn sha_for(&self, takes_headers: bool) -> &str {
+        let sha = if takes_headers { &self.sha } else { &self.sha_without_header };
+        sha.get_or_init(|| redis::Script::new(self.source_for(takes_headers)).get_hash().to_owned())
+    }
+
+    fn source_for(&self, takes_headers: bool) -> &'static str {
+        let plain = self.source.strip_prefix(HEADER).filter(|_| !takes_headers);
+        plain.unwrap_or(self.source)
+    }
+
+    pub(super) fn load(&self, takes_headers: bool) -> Cmd {
         let mut command = redis::cmd("SCRIPT");
-        command.arg("LOAD").arg(self.source);
+        command.arg("LOAD").arg(self.source_for(takes_headers));
         command
     }
 
-    pub(super) fn evalsha(&self, keys: &[String], args: &[Arg]) -> Cmd {
+    pub(super) fn evalsha(&self, keys: &[Arg], args: &[Arg], takes_headers: bool) -> Cmd {
         // With what stands around each in the command, which is not to grow while it is made.
-        let bytes = keys.iter().map(String::len).sum::<usize>() + args.iter().map(Arg::length).sum::<usize>() + 64;
+        let bytes = keys.iter().chain(args).map(Arg::length).sum::<usize>() + 64;
         let mut command = Cmd::with_capacity(keys.len() + args.len() + 3, bytes);
-        command.arg("EVALSHA").arg(self.sha()).arg(keys.len()).arg(keys).arg(args);
+        command.arg("EVALSHA").arg(self.sha_for(takes_headers)).arg(keys.len()).arg(keys).arg(args);
         command
     }
 }
@@ -150,7 +166,7 @@ pub struct ScriptCall {
     /// The script.
     pub script: &'static Script,
     /// The keys that it touches, all in one slot.
-    pub keys: Vec<String>,
+    pub keys: Vec<Arg>,
     /// Its arguments.
     pub args: Vec<Arg>,
 }
@@ -162,8 +178,8 @@ impl AsRef<Self> for ScriptCall {
 }
 
 impl ScriptCall {
-    pub(super) fn evalsha(&self) -> Cmd {
-        self.script.evalsha(&self.keys, &self.args)
+    pub(super) fn evalsha(&self, takes_headers: bool) -> Cmd {
+        self.script.evalsha(&self.keys, &self.args, takes_headers)
     }
 }
 
@@ -177,9 +193,20 @@ mod tests {
         assert_eq!(SCRIPT.sha(), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
         let args =
             [Arg::from(-1i64), Arg::from(2u64), Arg::from("x"), Arg::from(Uuid::from_bytes(*b"0123456789abcdef"))];
-        let packed = SCRIPT.evalsha(&["{1}k".to_owned()], &args).get_packed_command();
+        let packed = SCRIPT.evalsha(&["{1}k".into()], &args, true).get_packed_command();
         let wanted = "*8\r\n$7\r\nEVALSHA\r\n$40\r\ne0e1f9fabfc9d4800c877a703b823ac0578ff8db\r\n$1\r\n1\r\n$4\r\n{1}k\r\n\
              $2\r\n-1\r\n$1\r\n2\r\n$1\r\nx\r\n$16\r\n0123456789abcdef\r\n";
         assert_eq!(String::from_utf8(packed).unwrap(), wanted);
+    }
+
+    #[test]
+    fn an_engine_that_takes_no_headers_gets_the_rest() {
+        static PLAIN: Script = Script::new("return 1");
+        static WITH_HEADER: Script = Script::new("#!lua\nreturn 1");
+        assert_eq!(WITH_HEADER.sha_for(false), PLAIN.sha());
+        assert_ne!(WITH_HEADER.sha(), PLAIN.sha());
+        assert_eq!(PLAIN.sha_for(false), PLAIN.sha());
+        let sent = String::from_utf8(WITH_HEADER.load(false).get_packed_command()).unwrap();
+        assert!(sent.ends_with("$8\r\nreturn 1\r\n"), "{sent}");
     }
 }

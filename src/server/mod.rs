@@ -104,7 +104,8 @@ pub async fn serve(
     match &config.store {
         StoreUrl::Redis(urls) => {
             let urls = urls.iter().map(|url| store_url(url, &config.store_tls)).collect::<Result<Vec<_>, _>>()?;
-            let addresses = Addresses::new(urls).allowing_eviction(config.allow_eviction);
+            let addresses =
+                Addresses::new(urls).of_store(&config.store_prefix).allowing_eviction(config.allow_eviction);
             let (addresses, clock) = (addresses.measured(&metrics.store), Arc::new(ProcessClock::start()));
             let members = addresses.members();
             let store = ClusterStore::new(addresses, members, clock, &config.limits, hub.clone());

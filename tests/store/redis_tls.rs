@@ -24,7 +24,7 @@ use tonic::{Code, transport::Channel};
 const TTL: Duration = Duration::from_secs(30);
 
 /// As in the documents.
-const RIGHTS: &str = "+@scripting +@pubsub +@read +@write +@connection +info +time ~fp:* &fp:q:to:*";
+const RIGHTS: &str = "+@scripting +@pubsub +@read +@write +@connection +info +time ~{fp}:* &{fp}:to:*";
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()

@@ -29,7 +29,7 @@ impl Kept {
 
     /// Counts its calls in Redis.
     pub(crate) async fn count(&self) -> Result<i64, NodeError> {
-        match self.node.connection(0)?.run(&COUNT, &["{7}n".to_owned()], &[]).await? {
+        match self.node.connection(0)?.run(&COUNT, &["{7}n".into()], &[]).await? {
             Value::Int(number) => Ok(number),
             other => panic!("{other:?}"),
         }

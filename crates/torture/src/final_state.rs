@@ -91,7 +91,7 @@ async fn leaked_keys(deployment: &Deployment) -> Result<Vec<String>> {
     let mut leaked = Vec::new();
     for node in &deployment.redis {
         // The node's cluster and the prefix of classic clients; headers, sequencers and contents of partitions.
-        let of_cluster = |key: &str| matches!(key, "fp:q:node" | "fp:q:servers" | "fp:q:classic");
+        let of_cluster = |key: &str| matches!(key, "{fp}:node" | "{fp}:servers" | "{fp}:classic");
         let stays = |key: &str, own: Option<&str>| of_cluster(key) || matches!(own, Some("h" | "s" | "c"));
         leaked.extend(leaked_from(node, stays).await?);
     }
@@ -101,9 +101,9 @@ async fn leaked_keys(deployment: &Deployment) -> Result<Vec<String>> {
 /// Keys without a TTL, except those that stay: by the whole key, and by its part after the partition.
 async fn leaked_from(redis: &Redis, stays: impl Fn(&str, Option<&str>) -> bool) -> Result<Vec<String>> {
     let mut leaked = Vec::new();
-    for key in redis.ask(&["KEYS", "fp:*"]).await?.list() {
+    for key in redis.ask(&["KEYS", "{fp}:*"]).await?.list() {
         let key = key.text();
-        let own = key.strip_prefix("fp:{").and_then(|rest| rest.split_once("}:")).map(|(_, own)| own);
+        let own = key.strip_prefix("{fp}:q").and_then(|rest| rest.split_once(':')).map(|(_, own)| own);
         let stays = stays(&key, own);
         if !stays && redis.ask(&["PTTL", &key]).await?.int() == -1 {
             leaked.push(key);

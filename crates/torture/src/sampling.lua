@@ -9,7 +9,7 @@ local present = value_of('server', 'run_id') .. value_of('replication', 'master_
 
 local answers = {}
 for partition = 0, tonumber(ARGV[1]) - 1 do
-  local base = 'fp:{q' .. partition .. '}:'
+  local base = '{fp}:q' .. partition .. ':'
   local header, sequencer = unpack(redis.call('MGET', base .. 'h', base .. 's'))
   if header then
     local records, hashes = redis.call('HGETALL', base .. 'c'), {}

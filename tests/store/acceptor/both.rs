@@ -13,7 +13,7 @@ use fencepost::testing::{
     store::{
         content::{Bytes, Content},
         quorum::{
-            nodes::scripts,
+            nodes::{keys::Keys, scripts},
             paxos::{
                 acceptor::Incarnation,
                 ballot::{Position, Stamp, TransferId},
@@ -118,13 +118,13 @@ impl Both {
                 }
             }
             Op::Raise(partition, by) => {
-                let key = format!("fp:{{q{partition}}}:s");
+                let key = format!("{{fp}}:q{partition}:s");
                 redis::cmd("INCRBY").arg(key).arg(*by).exec(&mut self.raw).unwrap();
                 let sequencer = &mut self.twin.partitions.entry(*partition).or_default().token;
                 *sequencer = Some(sequencer.unwrap_or_default() + u64::from(*by));
             }
             Op::DeleteSequencer(partition) => {
-                redis::cmd("DEL").arg(format!("fp:{{q{partition}}}:s")).exec(&mut self.raw).unwrap();
+                redis::cmd("DEL").arg(format!("{{fp}}:q{partition}:s")).exec(&mut self.raw).unwrap();
                 self.twin.partitions.entry(*partition).or_default().token = None;
             }
             Op::Damage(partition, is_text) => self.damage(*partition, *is_text),
@@ -165,7 +165,7 @@ impl Both {
     }
 
     fn damage(&mut self, partition: u16, is_text: bool) {
-        let key = format!("fp:{{q{partition}}}:h");
+        let key = format!("{{fp}}:q{partition}:h");
         if self.twin.damaged.remove(&partition).is_some() {
             redis::cmd("DEL").arg(&key).exec(&mut self.raw).unwrap();
             return;
@@ -331,7 +331,7 @@ impl Both {
     /// whose script Redis does not know.
     fn execute_at_redis(&self, requests: &[NodeRequest]) -> Vec<Result<NodeAnswer, String>> {
         let mut answers = Vec::new();
-        for call in scripts::calls(&self.run_id, requests).unwrap() {
+        for call in scripts::calls(&Keys::default(), &self.run_id, requests).unwrap() {
             let reply = self.run(&call);
             answers.extend(call.answers(reply).unwrap().into_iter().map(|answer| match answer {
                 Err(NodeError::Corrupt(why)) => Err(why),

@@ -44,10 +44,10 @@ fn hash(content: &Content) -> BTreeMap<Vec<u8>, Vec<u8>> {
 /// What the twin keeps; `lives` are the ids of the incarnations by number.
 pub(crate) fn by_twin(node: &Node, lives: &[String]) -> Kept {
     let mut kept = Kept::default();
-    kept.texts.extend(node.mark.as_ref().map(|it| (b"fp:q:node".to_vec(), mark(it))));
-    kept.texts.extend(node.prefix.as_ref().map(|it| (b"fp:q:classic".to_vec(), it.as_bytes().to_vec())));
+    kept.texts.extend(node.mark.as_ref().map(|it| (b"{fp}:node".to_vec(), mark(it))));
+    kept.texts.extend(node.prefix.as_ref().map(|it| (b"{fp}:classic".to_vec(), it.as_bytes().to_vec())));
     for (partition, Acceptor { header, token, content, next, staged, classic }) in &node.partitions {
-        let key = |name: &str| format!("fp:{{q{partition}}}:{name}").into_bytes();
+        let key = |name: &str| format!("{{fp}}:q{partition}:{name}").into_bytes();
         let life = |it: Incarnation| match it {
             Incarnation::NONE => vec![0; 80],
             Incarnation(number) => lives[usize::try_from(number).unwrap()].clone().into_bytes(),
@@ -86,7 +86,7 @@ pub(crate) fn by_twin(node: &Node, lives: &[String]) -> Kept {
         }
     }
     let servers = node.servers.iter().map(|(server, payload)| (server.0.to_vec(), payload.to_vec()));
-    kept.hashes.insert(b"fp:q:servers".to_vec(), servers.collect());
+    kept.hashes.insert(b"{fp}:servers".to_vec(), servers.collect());
     kept.hashes.retain(|_, content| !content.is_empty());
     kept
 }
@@ -99,12 +99,12 @@ pub(crate) fn by_redis(connection: &mut Connection, twin: &Node) -> Result<Kept,
     let mut kept = Kept::default();
     let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query(connection).unwrap();
     let is_hash =
-        |key: &[u8]| key == b"fp:q:servers" || key.ends_with(b":c") || key.windows(3).any(|part| part == b":t:");
-    let damaged: Vec<_> = twin.damaged.keys().map(|partition| format!("fp:{{q{partition}}}:h").into_bytes()).collect();
+        |key: &[u8]| key == b"{fp}:servers" || key.ends_with(b":c") || key.windows(3).any(|part| part == b":t:");
+    let damaged: Vec<_> = twin.damaged.keys().map(|partition| format!("{{fp}}:q{partition}:h").into_bytes()).collect();
     for key in keys.into_iter().filter(|key| !damaged.contains(key)) {
         let ms: i64 = redis::cmd("PTTL").arg(&key).query(connection).unwrap();
         let is_classic = key.starts_with(b"lock:");
-        let is_copy = key.starts_with(b"fp:{q") && key.windows(3).any(|part| part == b":k:");
+        let is_copy = key.starts_with(b"{fp}:q") && key.windows(3).any(|part| part == b":k:");
         let is_staged = !is_classic && !is_copy && key.windows(3).any(|part| part == b":t:");
         let is_right = match ms {
             -1 => !is_staged && !is_copy,

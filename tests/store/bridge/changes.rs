@@ -32,7 +32,7 @@ async fn the_next_leader_deletes_the_keys_of_leases_that_ended() {
     let redis = Redis::start(&[]);
     let one = sharing(&redis).await;
     let lease = one.client().acquire_lease(acquire_request("a", TTL)).await;
-    let copy = redis.command(&["KEYS", "fp:*:k:lock:a"]).text();
+    let copy = redis.command(&["KEYS", "{fp}:*:k:lock:a"]).text();
     redis.command(&["COPY", &copy, "saved"]);
     assert_eq!(one.client().release_lease(&lease).await, LeaseEnd::Released);
     until_free(&redis).await;

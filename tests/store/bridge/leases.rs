@@ -25,7 +25,7 @@ async fn a_lease_holds_the_classic_lock_until_it_ends() {
     assert_eq!(server.client().release_lease(&lease).await, LeaseEnd::Released);
     // A release deletes the classic key.
     until_free(&redis).await;
-    assert_eq!(redis.command(&["KEYS", "fp:*:k:*"]).text(), "", "nor is its copy there");
+    assert_eq!(redis.command(&["KEYS", "{fp}:*:k:*"]).text(), "", "nor is its copy there");
 
     let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
     assert_eq!(value(&redis), Some(lease.grant_id));

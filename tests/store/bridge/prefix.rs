@@ -19,7 +19,7 @@ async fn a_server_with_another_classic_prefix_refuses_the_redis() {
     for (prefix, other) in [("", start_sharing(&redis, "").await), ("other:", start_sharing(&redis, "other:").await)] {
         until(|| async {
             let message = refusal(&other).await;
-            message.contains("the classic prefix \"lock:\"") && message.contains("DEL fp:q:classic")
+            message.contains("the classic prefix \"lock:\"") && message.contains("DEL {fp}:classic")
         })
         .await;
         serving(&other, false).await;
@@ -28,7 +28,7 @@ async fn a_server_with_another_classic_prefix_refuses_the_redis() {
     server.client().acquire_lease(acquire_request("a", TTL)).await;
     // The prefix can be changed while no server runs.
     drop(server);
-    redis.command(&["DEL", "fp:q:classic"]);
+    redis.command(&["DEL", "{fp}:classic"]);
     let server = start_sharing(&redis, "").await;
     serving(&server, true).await;
     server.client().acquire_lease(acquire_request("b", TTL)).await;
@@ -43,7 +43,7 @@ async fn a_redis_that_forgot_all_is_told_the_prefix_again() {
     let redis = Redis::start(&[]);
     let server = sharing(&redis).await;
     redis.command(&["FLUSHALL"]);
-    until(|| async { redis.command(&["GET", "fp:q:classic"]).text() == "lock:" }).await;
+    until(|| async { redis.command(&["GET", "{fp}:classic"]).text() == "lock:" }).await;
     let other = start_sharing(&redis, "other:").await;
     until(|| async { refusal(&other).await.contains("the classic prefix \"lock:\"") }).await;
     serving(&server, true).await;
@@ -53,7 +53,7 @@ async fn a_redis_that_forgot_all_is_told_the_prefix_again() {
 #[tokio::test]
 async fn a_prefix_that_redis_does_not_permit_is_refused_before_anything_is_done() {
     let redis = Redis::start(&[]);
-    let rights = "reset on >pw +@scripting +@pubsub +@read +@write +@connection +info +time ~fp:* &fp:q:* ~lock:*";
+    let rights = "reset on >pw +@scripting +@pubsub +@read +@write +@connection +info +time ~{fp}:* &fp:q:* ~lock:*";
     let user: Vec<&str> = ["ACL", "SETUSER", "fp"].into_iter().chain(rights.split(' ')).collect();
     assert_eq!(redis.command(&user).text().trim(), "OK");
     let start = async |prefix: &str| start_sharing_at(redis.url().replace("redis://", "redis://fp:pw@"), prefix).await;
@@ -64,7 +64,7 @@ async fn a_prefix_that_redis_does_not_permit_is_refused_before_anything_is_done(
         assert!(message.contains(part), "{part:?} is not in {message:?}");
     }
     serving(&wrong, false).await;
-    assert_eq!(redis.command(&["EXISTS", "fp:q:classic"]).text(), "0", "the wrong prefix is not fixed for others");
+    assert_eq!(redis.command(&["EXISTS", "{fp}:classic"]).text(), "0", "the wrong prefix is not fixed for others");
     let right = start("lock:").await;
     serving(&right, true).await;
     let lease = right.client().acquire_lease(acquire_request("a", TTL)).await;

@@ -99,7 +99,7 @@ impl Cluster {
     /// Whether this node has a header for each partition.
     pub(crate) fn has_headers(&self, node: usize) -> bool {
         let has =
-            |partition| self.redis[node].command(&["EXISTS", &format!("fp:{{q{partition}}}:h")]) == Answer::Int(1);
+            |partition| self.redis[node].command(&["EXISTS", &format!("{{fp}}:q{partition}:h")]) == Answer::Int(1);
         (0..PARTITIONS).all(has)
     }
 }

@@ -40,7 +40,7 @@ async fn a_cluster_is_not_made_again_over_what_restarted_nodes_kept() {
     drop(server);
     let kept = |cluster: &Cluster| {
         (0..PARTITIONS)
-            .map(|partition| cluster.redis[0].command(&["HLEN", &format!("fp:{{q{partition}}}:c")]))
+            .map(|partition| cluster.redis[0].command(&["HLEN", &format!("{{fp}}:q{partition}:c")]))
             .collect::<Vec<_>>()
     };
     let before = kept(&cluster);

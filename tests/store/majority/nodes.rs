@@ -110,7 +110,7 @@ async fn a_node_whose_data_is_damaged_holds_up_nobody_and_is_used_again_once_it_
     let server = cluster.server().await;
     let held = server.acquire_all().await;
     // Of another type, as if somebody had used the key for something else.
-    let header = "fp:{q0}:h";
+    let header = "{fp}:q0:h";
     cluster.redis[2].command(&["DEL", header]);
     cluster.redis[2].command(&["LPUSH", header, "x"]);
     assert_held(&server, &held).await;
@@ -148,7 +148,7 @@ async fn nodes_that_are_demoted_and_promoted_in_place_repeat_no_token_and_forget
         }
         // It votes again, or the next one would be the second of three that forgot.
         let votes_in = |partition: u16| {
-            let of = redis.command(&["GETRANGE", &format!("fp:{{q{partition}}}:h"), "40", "79"]);
+            let of = redis.command(&["GETRANGE", &format!("{{fp}}:q{partition}:h"), "40", "79"]);
             matches!(of, Answer::Text(of) if of == id())
         };
         let votes = async {

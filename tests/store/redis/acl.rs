@@ -13,7 +13,7 @@ use tonic::Code;
 
 const TTL: Duration = Duration::from_secs(30);
 /// As in docs/operating/redis.md and in error messages.
-const ENOUGH: &str = "+@scripting +@pubsub +@read +@write +@connection +info +time ~fp:* &fp:q:to:*";
+const ENOUGH: &str = "+@scripting +@pubsub +@read +@write +@connection +info +time ~{fp}:* &{fp}:to:*";
 
 /// A server whose Redis user has these rights.
 async fn server_with(redis: &Redis, rights: &str) -> Server {
@@ -50,7 +50,7 @@ async fn servers_work_with_the_documented_rights() {
 #[tokio::test]
 async fn the_only_server_needs_no_right_to_send_messages() {
     let redis = Redis::start(&[]);
-    let alone = server_with(&redis, ENOUGH.trim_end_matches(" &fp:q:to:*")).await;
+    let alone = server_with(&redis, ENOUGH.trim_end_matches(" &{fp}:to:*")).await;
     let held = alone.client().acquire_lease(acquire_request("a", TTL)).await;
     let mut waiting = alone.client();
     let waiter = tokio::spawn(async move { waiting.acquire_lease(waiting_request("a", TTL, TTL)).await });
@@ -64,13 +64,13 @@ async fn the_only_server_needs_no_right_to_send_messages() {
 async fn the_error_for_a_missing_right_names_the_remedy() {
     let redis = Redis::start(&[]);
     let server = server_with(&redis, ENOUGH).await;
-    for (lost, back) in [("-hset", "+hset"), ("-mset", "+mset"), ("-evalsha", "+evalsha"), ("resetkeys", "~fp:*")] {
+    for (lost, back) in [("-hset", "+hset"), ("-mset", "+mset"), ("-evalsha", "+evalsha"), ("resetkeys", "~{fp}:*")] {
         redis.command(&["ACL", "SETUSER", "fp", lost]);
         until(|| async {
             let refused = server.client().acquire(acquire_request("a", Duration::from_secs(1))).await;
             refused.is_err_and(|status| {
                 assert_eq!(status.code(), Code::Unavailable, "{lost}: {status}");
-                status.message().contains("ACL SETUSER") && status.message().contains("~fp:*")
+                status.message().contains("ACL SETUSER") && status.message().contains("~{fp}:*")
             })
         })
         .await;
@@ -94,7 +94,7 @@ async fn a_stream_learns_of_the_end_of_a_lease_if_its_message_was_lost() {
     redis.command(&["ACL", "SETUSER", "fp", "resetchannels"]);
     let force = v1::ForceReleaseRequest { lock_name: lock, expected_token: lease.fencing_token, reason: "test".into() };
     other.admin().force_release(force).await.unwrap();
-    redis.command(&["ACL", "SETUSER", "fp", "&fp:q:to:*"]);
+    redis.command(&["ACL", "SETUSER", "fp", "&{fp}:to:*"]);
     let ServerMessage::Lost(lost) = within(stream.next_but_beats(true)).await else { panic!("the lease is not lost") };
     assert_eq!(lost.handle, 1);
 }

@@ -56,7 +56,7 @@ async fn a_foreign_key_in_one_partition_stops_no_other_and_is_told() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     let held = server.client().acquire_lease(acquire_request("held", TTL)).await;
-    redis.command(&["SET", "fp:{q7}:s", "not ours"]);
+    redis.command(&["SET", "{fp}:q7:s", "not ours"]);
     let (refused, told) = refused(&server).await;
     assert!(told.contains("partition 7: the store holds something the server did not write"), "{told}");
     // What the server has in memory is written anew.
@@ -79,17 +79,17 @@ async fn a_partition_with_a_foreign_key_is_mended_by_deleting_that_key_and_its_h
         held.push(servers[0].client().acquire_lease(acquire_request(&format!("held/{name}"), TTL)).await);
     }
     let damages: [&[&str]; 4] = [
-        &["SET", "fp:{q7}:s", "not ours"],
-        &["SET", "fp:{q7}:h", "not ours"],
-        &["SET", "fp:{q7}:c", "not ours"],
-        &["HSET", "fp:{q7}:h", "not", "ours"],
+        &["SET", "{fp}:q7:s", "not ours"],
+        &["SET", "{fp}:q7:h", "not ours"],
+        &["SET", "{fp}:q7:c", "not ours"],
+        &["HSET", "{fp}:q7:h", "not", "ours"],
     ];
     for damage in damages {
         redis.command(&["DEL", damage[1]]);
         redis.command(damage);
         let (refused, told) = refused(&servers[0]).await;
-        assert!(told.contains("delete that key and the key fp:{qN}:h of its partition N"), "{damage:?}: {told}");
-        redis.command(&["DEL", damage[1], "fp:{q7}:h"]);
+        assert!(told.contains("delete that key and the key {fp}:qN:h of its partition N"), "{damage:?}: {told}");
+        redis.command(&["DEL", damage[1], "{fp}:q7:h"]);
         for name in refused {
             until(|| async { asked(&servers[1], &name).await.is_ok() }).await;
         }
@@ -125,15 +125,15 @@ async fn a_sequencer_that_somebody_deleted_comes_back_by_itself_and_no_token_fal
     };
     let mut last = drawn(&servers[0]).await;
     let of_all = |command: &str| {
-        let keys = (0..32).map(|partition| format!("fp:{{q{partition}}}:s"));
+        let keys = (0..8).map(|partition| format!("{{fp}}:q{partition}:s"));
         let command: Vec<_> = std::iter::once(command.to_owned()).chain(keys).collect();
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
         redis.command(&command).text()
     };
     // Those of other partitions come back at another time.
     let delete = async || {
-        until(|| async { of_all("EXISTS") == "32" }).await;
-        assert_eq!(of_all("DEL"), "32");
+        until(|| async { of_all("EXISTS") == "8" }).await;
+        assert_eq!(of_all("DEL"), "8");
     };
     for _ in 0..3 {
         delete().await;

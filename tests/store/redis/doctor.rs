@@ -139,7 +139,7 @@ fn foreign_data_is_an_error() {
     redis.command(&["HSET", "fp:meta", "buckets", "1024", "layout", "6"]);
     assert_found(&report(&redis.url(), 1), "layout", "error", "earlier version");
     redis.command(&["DEL", "fp:meta"]);
-    redis.command(&["HSET", "fp:{q0}:h", "not", "ours"]);
+    redis.command(&["HSET", "{fp}:q0:h", "not", "ours"]);
     assert_found(&report(&redis.url(), 1), "keys", "error", "WRONGTYPE");
 }
 
@@ -158,10 +158,10 @@ async fn the_classic_prefix_of_a_store_is_shown_if_it_has_one() {
     until(|| async { has_one(&report(&redis.url(), 0)) }).await;
     assert_found(&report(&redis.url(), 0), "classic", "ok", "--classic-prefix \\\"lock:\\\"");
     let _server = server_on(&other).await;
-    assert_eq!(other.command(&["GET", "fp:q:classic"]).text(), "");
+    assert_eq!(other.command(&["GET", "{fp}:classic"]).text(), "");
     assert!(!has_one(&report(&other.url(), 0)), "none is fixed there");
-    other.command(&["DEL", "fp:q:classic"]);
-    other.command(&["HSET", "fp:q:classic", "not", "ours"]);
+    other.command(&["DEL", "{fp}:classic"]);
+    other.command(&["HSET", "{fp}:classic", "not", "ours"]);
     assert_found(&report(&other.url(), 1), "keys", "error", "WRONGTYPE");
 }
 
@@ -225,7 +225,7 @@ async fn a_server_notices_settings_that_change_while_it_serves() {
     redis.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     serving(&server, true).await;
     redis.command(&["FLUSHALL"]);
-    until(|| async { redis.command(&["EXISTS", "fp:q:node"]).text() == "1" }).await;
+    until(|| async { redis.command(&["EXISTS", "{fp}:node"]).text() == "1" }).await;
     redis.command(&["HSET", "fp:meta", "buckets", "1024", "layout", "6"]);
     serving(&server, false).await;
 }

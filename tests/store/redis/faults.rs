@@ -83,7 +83,7 @@ async fn a_flush_loses_nothing_while_a_server_lives() {
     let waiter = tokio::spawn(async move { waiting.acquire_lease(waiting_request("a", TTL, LONG)).await });
     until(|| async { server.client().lock_info("a").await.waiters == 1 }).await;
     redis.command(&["FLUSHALL"]);
-    until(|| async { redis.command(&["EXISTS", "fp:q:node"]).text() == "1" }).await;
+    until(|| async { redis.command(&["EXISTS", "{fp}:node"]).text() == "1" }).await;
     let current = server.client().lock_info("a").await;
     assert_eq!((only(current.holders).unwrap().fencing_token, current.waiters), (lease.fencing_token, 1));
     until(|| async {

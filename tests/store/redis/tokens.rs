@@ -197,7 +197,7 @@ async fn lock_names_leave_no_keys() {
     }
     // Ended requests are remembered for 10 s. A header and a sequencer stay for each partition.
     until(|| async {
-        let left = redis.command(&["KEYS", "fp:{*}:[^hs]*"]).text();
+        let left = redis.command(&["KEYS", "{fp}:q*:[^hs]*"]).text();
         left.trim().is_empty() || left == "[]"
     })
     .await;

@@ -37,7 +37,7 @@ async fn a_broken_connection_is_a_gap() {
     let ended = redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).text();
     assert_eq!(ended.trim(), "2");
     assert_gap(&mut events).await;
-    until(|| async { redis.command(&["PUBSUB", "CHANNELS", "fp:q:to:*"]).text().matches("fp:q:to:").count() == 2 })
+    until(|| async { redis.command(&["PUBSUB", "CHANNELS", "{fp}:to:*"]).text().matches("{fp}:to:").count() == 2 })
         .await;
     // Locks of either server. The new connections may report another gap.
     for number in 0..20 {

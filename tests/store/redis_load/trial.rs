@@ -115,8 +115,8 @@ async fn nobody_waits(servers: &[Server; 2]) -> bool {
 /// Keys that never go, but for those that are meant to stay: what the node knows of its cluster and servers, and the
 /// header and the sequencer of each partition.
 fn kept(redis: &Redis) -> Vec<String> {
-    let Answer::List(keys) = redis.command(&["KEYS", "fp:*"]) else { panic!("KEYS answers a list") };
-    let stays = |key: &String| key.starts_with("fp:q:") || key.ends_with("}:h") || key.ends_with("}:s");
+    let Answer::List(keys) = redis.command(&["KEYS", "{fp}:*"]) else { panic!("KEYS answers a list") };
+    let stays = |key: &String| !key.contains("}:q") || key.ends_with(":h") || key.ends_with(":s");
     // Nothing (-1) said of a key is for ever; a piece of a snapshot has 60 s.
     let lasts = |key: &String| redis.command(&["PTTL", key]) == Answer::Int(-1);
     keys.iter().map(Answer::text).filter(|key| !stays(key) && lasts(key)).collect()

@@ -1,7 +1,7 @@
 //! Each class of refusal, provoked where a Redis can be provoked to it.
 
 use super::{COUNT, GET, Kept, NodeError, Redis, Script, eventually, refused_because, unavailable};
-use fencepost::testing::node::Value;
+use fencepost::testing::node::{Arg, Value};
 use tokio::{io::AsyncWriteExt, net::TcpListener};
 
 static SPIN: Script =
@@ -9,8 +9,8 @@ static SPIN: Script =
 static ADD: Script = Script::new("#!lua\nreturn redis.call('INCR', KEYS[1])");
 static NIL: Script = Script::new("#!lua\nreturn KEYS[1] + nil");
 
-fn key() -> Vec<String> {
-    vec!["{7}n".to_owned()]
+fn key() -> Vec<Arg> {
+    vec!["{7}n".into()]
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn who_is_not_let_in_is_told_what_to_do() {
     redis.command(&["ACL", "SETUSER", "loser", "-evalsha"]);
     // Each connection finds out by its next command.
     while let Ok(connection) = kept.node.connection(0) {
-        let why = unavailable(connection.run(&COUNT, &["{7}n".to_owned()], &[]).await);
+        let why = unavailable(connection.run(&COUNT, &["{7}n".into()], &[]).await);
         assert!(why.contains("ACL SETUSER"), "{why}");
     }
     refused_because(&kept, "ACL SETUSER").await;

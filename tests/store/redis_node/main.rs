@@ -108,11 +108,11 @@ async fn scripts_run_and_a_number_keeps_its_connection() {
     assert_eq!(one.incarnation(), other.incarnation());
     assert_eq!(one.info().run_id, redis.info("server", "run_id"));
 
-    let reply = one.run(&SET, &["{7}k".to_owned()], &[Arg::from("värde")]).await.unwrap();
+    let reply = one.run(&SET, &["{7}k".into()], &[Arg::from("värde")]).await.unwrap();
     let Value::Array(parts) = reply else { panic!("{reply:?}") };
     assert_eq!(parts[1], Value::BulkString("värde".into()));
-    assert_eq!(other.run(&GET, &["{7}k".to_owned()], &[]).await.unwrap(), Value::BulkString("värde".into()));
-    assert_eq!(other.run(&GET, &["{7}none".to_owned()], &[]).await.unwrap(), Value::Nil);
+    assert_eq!(other.run(&GET, &["{7}k".into()], &[]).await.unwrap(), Value::BulkString("värde".into()));
+    assert_eq!(other.run(&GET, &["{7}none".into()], &[]).await.unwrap(), Value::Nil);
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn many_callers_share_the_connections() {
             tokio::spawn(async move {
                 let connection = node.connection(number)?;
                 for _ in 0..10 {
-                    connection.run(&COUNT, &["{x}n".to_owned()], &[]).await?;
+                    connection.run(&COUNT, &["{x}n".into()], &[]).await?;
                 }
                 Ok::<(), NodeError>(())
             })

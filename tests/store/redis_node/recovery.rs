@@ -33,13 +33,13 @@ async fn a_restarted_redis_is_another_one() {
     // Without any call: the connections say that they broke.
     kept.becomes(false).await;
     assert!(unavailable(kept.node.connection(1)).len() > 20);
-    assert!(matches!(old.run(&COUNT, &["{7}n".to_owned()], &[]).await, Err(NodeError::Unavailable(_))));
+    assert!(matches!(old.run(&COUNT, &["{7}n".into()], &[]).await, Err(NodeError::Unavailable(_))));
 
     redis.restart(true);
     kept.becomes(true).await;
     assert_eq!(kept.count().await, Ok(2), "the data was kept");
     assert_ne!(kept.connection().incarnation(), before);
-    assert!(matches!(old.run(&COUNT, &["{7}n".to_owned()], &[]).await, Err(NodeError::Unavailable(_))), "never again");
+    assert!(matches!(old.run(&COUNT, &["{7}n".into()], &[]).await, Err(NodeError::Unavailable(_))), "never again");
 
     let before = kept.connection().incarnation();
     redis.restart(false);
@@ -86,7 +86,7 @@ async fn scripts_that_redis_forgot_are_loaded() {
     redis.command(&["SCRIPT", "FLUSH"]);
     let call = |script, key: &str, args: &[&str]| ScriptCall {
         script,
-        keys: vec![format!("{{7}}{key}")],
+        keys: vec![format!("{{7}}{key}").into()],
         args: args.iter().map(|arg| Arg::from(*arg)).collect(),
     };
     let mut calls = vec![call(&COUNT, "n", &[]), call(&SET, "k", &["1"]), call(&GET, "k", &[])];
@@ -128,13 +128,13 @@ async fn a_dropped_call_runs_or_does_not() {
     redis.pause();
     let connection = kept.connection();
     {
-        let keys = ["{7}n".to_owned()];
+        let keys = ["{7}n".into()];
         let call = connection.run(&COUNT, &keys, &[]);
         assert!(tokio::time::timeout(Duration::from_millis(50), call).await.is_err());
     }
     redis.resume();
     // It was sent with the first poll, so it ran; and the connection works as before.
-    assert_eq!(connection.run(&COUNT, &["{7}n".to_owned()], &[]).await, Ok(Value::Int(3)));
+    assert_eq!(connection.run(&COUNT, &["{7}n".into()], &[]).await, Ok(Value::Int(3)));
 }
 
 #[tokio::test]

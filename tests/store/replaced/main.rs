@@ -170,7 +170,7 @@ async fn a_node_that_is_in_use_replaces_none() {
     assert!(matches!(by_none, ReplaceError::Lost { .. }), "{by_none}");
     cluster.replace_wholly(&[0, 1, 2], (2, 4)).await;
     // A node that was replaced, and only seems to be empty.
-    assert_eq!(cluster.redis[2].command(&["DEL", "fp:q:node"]), Answer::Int(1));
+    assert_eq!(cluster.redis[2].command(&["DEL", "{fp}:node"]), Answer::Int(1));
     let kept = cluster.replace(&[0, 1, 4], &cluster.replacement(4, 2)).await.unwrap_err();
     assert!(kept.to_string().contains("it has locks"), "{kept}");
     cluster.redis[2].command(&["FLUSHALL"]);

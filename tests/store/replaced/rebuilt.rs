@@ -56,7 +56,7 @@ impl Cluster {
     /// forget it.
     async fn until_each_has(&self, locks: u32) {
         let count = format!(
-            "local n = 0 for p = 0, {} do n = n + redis.call('HLEN', 'fp:{{q' .. p .. '}}:c') end return n",
+            "local n = 0 for p = 0, {} do n = n + redis.call('HLEN', '{{fp}}:q' .. p .. ':c') end return n",
             PARTITIONS - 1
         );
         let has_all = || {
@@ -228,7 +228,7 @@ async fn a_partition_with_a_majority_is_left_alone() {
     let held = server.hold(0..LOCKS).await;
     for node in &cluster.redis[1..3] {
         // In the same script, so that no leader comes between.
-        let forget = "return redis.call('DEL', 'fp:{q0}:h', 'fp:{q0}:s', 'fp:{q0}:c')";
+        let forget = "return redis.call('DEL', '{fp}:q0:h', '{fp}:q0:s', '{fp}:q0:c')";
         assert!(!node.command(&["EVAL", forget, "0"]).text().is_empty());
     }
     let plan = cluster.plan().await.unwrap();

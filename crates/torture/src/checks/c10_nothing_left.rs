@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn each_leftover_is_reported() {
         assert!(messages(|_| ()).is_empty());
-        assert_eq!(messages(|rest| rest.leaked_keys.push("fp:{1}:q".into())), ["a key is left: fp:{1}:q"]);
+        assert_eq!(messages(|rest| rest.leaked_keys.push("{fp}:q1:x".into())), ["a key is left: {fp}:q1:x"]);
         assert_eq!(
             messages(|rest| rest.crashed.push("server 2: exit 101".into())),
             ["a server ended: server 2: exit 101"]

@@ -1,6 +1,6 @@
 //! Connections to nodes by the names that the configuration has for them.
 
-use super::{client::NodeClient, connections::RedisNodes};
+use super::{client::NodeClient, connections::RedisNodes, keys::Keys};
 use crate::{node::NodeUrl, telemetry::metrics::StoreMetrics};
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -47,6 +47,7 @@ impl<N> Connected<N> {
 #[derive(Clone, Debug)]
 pub struct Addresses {
     given: Vec<NodeUrl>,
+    keys: Keys,
     allows_eviction: bool,
     metrics: Arc<StoreMetrics>,
 }
@@ -55,7 +56,13 @@ impl Addresses {
     /// These servers.
     pub fn new(given: impl IntoIterator<Item: Into<NodeUrl>>) -> Self {
         let given = given.into_iter().map(Into::into).collect();
-        Self { given, allows_eviction: false, metrics: Arc::default() }
+        Self { given, keys: Keys::default(), allows_eviction: false, metrics: Arc::default() }
+    }
+
+    /// The same, for the store with this name.
+    #[must_use]
+    pub fn of_store(self, store_prefix: &str) -> Self {
+        Self { keys: Keys::of(store_prefix), ..self }
     }
 
     /// The same, where nodes that may evict are used if this is true.
@@ -102,7 +109,7 @@ impl Connect for Addresses {
         members: &[Arc<str>],
     ) -> Result<(Self::Nodes, impl Future<Output = ()> + Send + 'static), String> {
         let urls = members.iter().map(|member| self.of(member)).collect::<Result<Vec<_>, _>>()?;
-        let nodes = RedisNodes::new(&urls).allowing_eviction(self.allows_eviction);
+        let nodes = RedisNodes::new(&urls).with_keys(self.keys.clone()).allowing_eviction(self.allows_eviction);
         let nodes = Arc::new(nodes.measured(&self.metrics));
         let runs = Arc::clone(&nodes);
         Ok((nodes, async move { runs.run().await }))

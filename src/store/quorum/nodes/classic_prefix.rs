@@ -9,8 +9,8 @@ use std::sync::Arc;
 pub(crate) enum PrefixError {
     #[error(
         "the other servers use the classic prefix {shared:?} (empty: none), and this server was started with {own:?}: \
-         start it with the prefix of the others. To change the prefix, stop all servers, run DEL fp:q:classic, and \
-         start all with the new one"
+         start it with the prefix of the others. To change the prefix, stop all servers, run DEL {{fp}}:classic (with \
+         the name of --store-prefix in place of fp), and start all with the new one"
     )]
     Other { shared: Arc<str>, own: Arc<str> },
     #[error(

@@ -3,8 +3,10 @@
 use super::{
     client::{Answers, Lost, NodeClient, PARCEL_BYTES_MAX},
     doctor,
+    keys::Keys,
+    layout,
     requirements::Demands,
-    scripts::{self, CHANNEL},
+    scripts,
 };
 use crate::{
     node::{CONNECTIONS_PER_NODE, Connection, Node, NodeError, NodeUrl, Pushes, doctor::Logged},
@@ -26,6 +28,7 @@ const LOOK_PERIOD: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct RedisNodes {
     nodes: Vec<RedisNode>,
+    keys: Keys,
     allows_eviction: bool,
     metrics: Arc<StoreMetrics>,
 }
@@ -71,11 +74,6 @@ impl RedisNode {
     }
 }
 
-/// The channel of parcels to a server.
-fn channel(server: ServerId) -> String {
-    server.0.iter().fold(CHANNEL.to_owned(), |channel, byte| format!("{channel}{byte:02x}"))
-}
-
 impl RedisNodes {
     /// Nodes at these addresses, without connections: [`Self::run`] makes them.
     pub fn new(urls: impl IntoIterator<Item: Into<NodeUrl>>) -> Self {
@@ -86,9 +84,16 @@ impl RedisNodes {
         };
         Self {
             nodes: urls.into_iter().map(Into::into).map(node).collect(),
+            keys: Keys::default(),
             allows_eviction: false,
             metrics: Arc::default(),
         }
+    }
+
+    /// The same for the store with these keys.
+    #[must_use]
+    pub fn with_keys(self, keys: Keys) -> Self {
+        Self { keys, ..self }
     }
 
     /// Uses nodes that may evict what they keep as well.
@@ -114,7 +119,7 @@ impl RedisNodes {
 impl RedisNodes {
     /// Whether this Redis may be used; nothing, if it cannot be asked now. Logs what is found, and notes why not.
     async fn is_fit(&self, it: &RedisNode, connection: &Connection) -> Option<bool> {
-        let findings = doctor::examine_again(connection.probe(), self.nodes.len() == 1).await.ok()?;
+        let findings = doctor::examine_again(connection.probe(), &self.keys, self.nodes.len() == 1).await.ok()?;
         let demands = Demands { allows_eviction: self.allows_eviction };
         let news = it.logged.news(connection.incarnation(), &findings);
         news.for_each(|finding| demands.log(it.node.url(), finding));
@@ -135,6 +140,18 @@ impl RedisNodes {
             {
                 *it.connection.lock() = None;
             }
+        }
+    }
+
+    /// Why a request was not executed, and what an operator can do about data of somebody else.
+    fn with_remedy(&self, why: &NodeError) -> String {
+        match why {
+            NodeError::Corrupt(_) => format!(
+                "{why}; find out which program wrote it, then delete that key and the key {} of its partition N: \
+                 running servers write it again",
+                self.keys.header('N')
+            ),
+            _ => why.to_string(),
         }
     }
 
@@ -159,13 +176,16 @@ impl NodeClient for RedisNodes {
         let connection = self.nodes[node].connection.lock().clone();
         let connection = connection.filter(|connection| connection.closed().is_none());
         let connection = connection.ok_or_else(|| self.nodes[node].why_down())?;
-        let calls = scripts::calls(&connection.info().run_id, &requests)?;
+        if requests.iter().any(|request| matches!(request, NodeRequest::Mark(_))) {
+            layout::claim(&connection, &self.keys).await?;
+        }
+        let calls = scripts::calls(&self.keys, &connection.info().run_id, &requests)?;
         self.metrics.batch_size.observe(requests.len() as f64);
         let replies = connection.run_all(&calls).await;
         let mut answers = Vec::with_capacity(requests.len());
         for (call, reply) in calls.iter().zip(replies) {
             let each = call.answers(reply?)?;
-            answers.extend(each.into_iter().map(|answer| answer.map_err(|why| with_remedy(&why))));
+            answers.extend(each.into_iter().map(|answer| answer.map_err(|why| self.with_remedy(&why))));
         }
         Ok(answers)
     }
@@ -199,7 +219,7 @@ impl NodeClient for RedisNodes {
             return Err(Lost(format!("a message of {} bytes is too large", parcel.len())));
         }
         let published = match self.nodes[node].parcels() {
-            Ok(connection) => connection.publish(&channel(to), &parcel).await,
+            Ok(connection) => connection.publish(&self.keys.channel(to), &parcel).await,
             Err(why) => Err(why),
         };
         match published {
@@ -211,18 +231,7 @@ impl NodeClient for RedisNodes {
     }
 
     fn listen(&self, node: usize, me: ServerId) -> Pushes {
-        self.nodes[node].node.subscribe(&channel(me))
-    }
-}
-
-/// Why a request was not carried out, and what an operator can do about data of somebody else.
-fn with_remedy(why: &NodeError) -> String {
-    match why {
-        NodeError::Corrupt(_) => format!(
-            "{why}; find out which program wrote it, then delete that key and the key fp:{{qN}}:h of its partition N: \
-             running servers write it again"
-        ),
-        _ => why.to_string(),
+        self.nodes[node].node.subscribe(&self.keys.channel(me))
     }
 }
 

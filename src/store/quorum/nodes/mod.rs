@@ -7,5 +7,7 @@ pub mod connections;
 pub mod doctor;
 pub(crate) mod driver;
 pub(crate) mod health;
+pub mod keys;
+mod layout;
 mod requirements;
 pub mod scripts;

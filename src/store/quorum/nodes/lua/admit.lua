@@ -1,27 +1,27 @@
--- Replaces the content by what is staged, in one step; it begins a stranger's membership. ARGV: partition, name of the transfer, stamp + ballot + batch + time,
+-- Replaces the content by what is staged, in one step; it begins a stranger's membership. KEYS: h, s, v, c, t:<name of the transfer>. ARGV: stamp + ballot + batch + time,
 -- highest token, how many records were staged. A repeat finds its batch there.
 local function admit()
-  local base, name, to, token, count = 'fp:{q' .. ARGV[4] .. '}:', ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
-  local votes, header = kept(base)
+  local h, s, v, c, staged = unpack(KEYS, 2)
+  local to, token, count = ARGV[4], ARGV[5], tonumber(ARGV[6])
+  local votes, header = kept(h, s)
   if votes then
     if header:sub(81, 114) ~= to:sub(1, 34) then return { 'no', header:sub(97, 114) } end
     local accepted = header:sub(115, 138)
     if not is_before(accepted, to:sub(35, 58)) then return { 'at', accepted } end
   else
-    local next = next_stamp(base)
+    local next = next_stamp(v)
     if next ~= to:sub(1, 16) then return { 'stranger', next } end
   end
-  local staged = base .. 't:' .. name
   if redis.call('HLEN', staged) ~= count then
     redis.call('UNLINK', staged)
     return { 'again' }
   end
-  redis.call('UNLINK', base .. 'c', base .. 'v')
+  redis.call('UNLINK', c, v)
   if count > 0 then
-    redis.call('RENAME', staged, base .. 'c')
-    redis.call('PERSIST', base .. 'c')
+    redis.call('RENAME', staged, c)
+    redis.call('PERSIST', c)
   end
-  redis.call('MSET', base .. 'h', present .. to, base .. 's', token)
+  redis.call('MSET', h, present .. to, s, token)
   return { 'done' }
 end
 

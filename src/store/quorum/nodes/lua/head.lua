@@ -1,7 +1,7 @@
--- What every request to partitions begins with. ARGV[1]: the server's cluster and the number of its list (16 and 6 bytes). ARGV[2]: a stamp that was never
+-- What every request to partitions begins with. KEYS[1]: what the node knows of its cluster. ARGV[1]: the server's cluster and the number of its list (16 and 6 bytes). ARGV[2]: a stamp that was never
 -- used (16 bytes). ARGV[3]: the run id of Redis, from the handshake (40 bytes). A partition's keys: h header {incarnation (80 bytes), stamp (16), promised ballot (18), last batch (24), time (text)}, s sequencer,
--- c content, v {incarnation, stamp of the next membership}, t:<name> what is staged.
-local mark = redis.call('GET', 'fp:q:node')
+-- c content, v {incarnation, stamp of the next membership}, t:<name> what is staged. KEYS has every key that a script touches: all have one hash tag, and so one slot.
+local mark = redis.call('GET', KEYS[1])
 if not mark then return { 'unmarked' } end
 if mark:sub(1, 22) ~= ARGV[1] then
   if mark:sub(1, 16) ~= ARGV[1]:sub(1, 16) then return { 'other', mark:sub(1, 16) } end

@@ -7,28 +7,28 @@ local function is_before(one, other)
   return false
 end
 
--- Whether the node votes in a partition, its header, and the sequencer. Where somebody has damaged them, an error.
-local function kept(base)
-  local header, sequencer = unpack(redis.call('MGET', base .. 'h', base .. 's'))
+-- Whether the node votes in a partition, its header, and the sequencer, by the keys of both. Where somebody has damaged them, an error.
+local function kept(h, s)
+  local header, sequencer = unpack(redis.call('MGET', h, s))
   if header and sequencer and #header > 138 then return header:sub(1, 80) == present, header, sequencer end
   -- To MGET, a key of another type is missing.
-  header, sequencer = redis.call('GET', base .. 'h'), redis.call('GET', base .. 's')
+  header, sequencer = redis.call('GET', h), redis.call('GET', s)
   if not header then return false, false, sequencer or '0' end
-  if #header < 139 then error(base .. 'h is damaged', 0) end
+  if #header < 139 then error(h .. ' is damaged', 0) end
   -- Without its sequencer, which somebody deleted, a member does not know which tokens were drawn. It is a stranger
   -- from here on, also to beats, which look at headers only: as after a restart with an older sequencer.
   if header:sub(1, 80) == present then
     header = ('\0'):rep(80) .. header:sub(81)
-    redis.call('SET', base .. 'h', header)
+    redis.call('SET', h, header)
   end
   return false, header, '0'
 end
 
 -- The stamp of a stranger's next membership, made if there is none of this incarnation.
-local function next_stamp(base)
-  local next = redis.call('GET', base .. 'v')
+local function next_stamp(v)
+  local next = redis.call('GET', v)
   if next and #next == 96 and next:sub(1, 80) == present then return next:sub(81) end
-  redis.call('SET', base .. 'v', present .. ARGV[2])
+  redis.call('SET', v, present .. ARGV[2])
   return ARGV[2]
 end
 

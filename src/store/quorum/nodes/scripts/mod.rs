@@ -1,15 +1,16 @@
 //! Requests to a node that is a Redis: which scripts run, with which arguments, and what their replies mean.
 //!
 //! The scripts do what [`paxos::node`](crate::store::quorum::paxos::node) does, request by request. What they keep of
-//! partition 3 is under keys that begin with `fp:{q3}:`, what the node knows of its cluster under `fp:q:node`
-//! (`lua/head.lua`), the prefix of classic keys under `fp:q:classic`, and what servers tell each other in the hash
-//! `fp:q:servers`, by their ids. Writes and promises for many partitions go in one run of their script; each gets its
+//! partition 3 is under keys that begin with `{fp}:q3:` (`lua/head.lua`), what the node knows of its cluster under
+//! `{fp}:node`, the prefix of classic keys under `{fp}:classic`, and what servers tell each other in the hash
+//! `{fp}:servers`, by their ids. Each call names every key that its script touches. Writes and promises for many partitions go in one run of their script; each gets its
 //! own answer.
 
 mod bytes;
 mod reply;
 mod sections;
 
+use super::keys::Keys;
 use crate::{
     node::{Arg, NodeError, Script, ScriptCall, Value},
     store::quorum::paxos::{
@@ -20,9 +21,6 @@ use crate::{
 };
 use bytes::Fields;
 use sections::Kind;
-
-/// What the channels of parcels begin with.
-pub(super) const CHANNEL: &str = "fp:q:to:";
 
 /// Records of one run of a script, at most, unless one batch alone has more: Redis does nothing else meanwhile.
 pub const CALL_RECORDS_MAX: usize = 512;
@@ -74,7 +72,7 @@ pub struct Call {
 /// # Errors
 ///
 /// A number that a node cannot keep. Nothing was sent.
-pub fn calls(run_id: &str, requests: &[NodeRequest]) -> Result<Vec<Call>, NodeError> {
+pub fn calls(keys: &Keys, run_id: &str, requests: &[NodeRequest]) -> Result<Vec<Call>, NodeError> {
     let mut calls: Vec<Call> = Vec::new();
     let mut open: Option<Kind> = None;
     let (mut records, mut bytes) = (0, 0);
@@ -86,16 +84,17 @@ pub fn calls(run_id: &str, requests: &[NodeRequest]) -> Result<Vec<Call>, NodeEr
         match calls.last_mut() {
             Some(call) if open.as_ref() == Some(&kind) && kind.is_of_many() && fits => {
                 call.script.args.extend(args);
+                sections::keys(keys, request, &mut call.script.keys);
                 call.requests += 1;
                 (records, bytes) = (records + more_records, bytes + more_bytes);
             }
             _ => {
                 let mut all = head(run_id, request)?;
                 all.extend(args);
-                calls.push(Call {
-                    script: ScriptCall { script: script_of(request), keys: Vec::new(), args: all },
-                    requests: 1,
-                });
+                let mut names = vec![Arg::from(keys.node())];
+                sections::keys(keys, request, &mut names);
+                let script = ScriptCall { script: script_of(request), keys: names, args: all };
+                calls.push(Call { script, requests: 1 });
                 (open, records, bytes) = (Some(kind), more_records, more_bytes);
             }
         }

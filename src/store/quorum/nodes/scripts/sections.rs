@@ -8,12 +8,15 @@ use crate::{
     node::{Arg, NodeError},
     store::{
         content::Bytes,
-        quorum::paxos::{
-            acceptor::PIECE_RECORDS_MAX,
-            ballot::{Position, TransferId},
-            classic::Wish,
-            message::Request,
-            node::{ClusterId, NodeRequest},
+        quorum::{
+            nodes::keys::Keys,
+            paxos::{
+                acceptor::PIECE_RECORDS_MAX,
+                ballot::{Position, TransferId},
+                classic::Wish,
+                message::Request,
+                node::{ClusterId, NodeRequest},
+            },
         },
     },
 };
@@ -56,29 +59,55 @@ pub(super) fn records(request: &NodeRequest) -> usize {
     }
 }
 
+/// Adds the keys that the script touches for one request.
+pub(super) fn keys(keys: &Keys, request: &NodeRequest, names: &mut Vec<Arg>) {
+    let (partition, request) = match request {
+        NodeRequest::Mark(_) => return,
+        NodeRequest::Prefix { .. } => return names.push(keys.classic().into()),
+        NodeRequest::Heartbeat { partitions, .. } => {
+            names.push(keys.servers().into());
+            for name in ["h", "s", "v"] {
+                names.extend((0..*partitions).map(|partition| keys.partition(partition).key(name)));
+            }
+            return;
+        }
+        NodeRequest::OfPartition { partition, request, .. } => (keys.partition(*partition), request),
+    };
+    names.extend(["h", "s", "v"].map(|name| partition.key(name)));
+    match request {
+        Request::Promise(_) => {}
+        Request::Write { .. } | Request::Read { .. } => names.push(partition.key("c")),
+        Request::Stage { position, transfer, .. } => names.push(partition.key(&staged(position, *transfer))),
+        Request::Admit { position, transfer, .. } => {
+            names.extend([partition.key("c"), partition.key(&staged(position, *transfer))]);
+        }
+        Request::Classic(step) => {
+            names.extend([partition.key([b"k:", &*step.key].concat()), Arg::from(&*step.key)]);
+        }
+    }
+}
+
 /// The arguments of one request.
 pub(super) fn args(request: &NodeRequest) -> Result<Vec<Arg>, NodeError> {
-    let (partition, request) = match request {
+    let request = match request {
         NodeRequest::Mark(mark) => return Ok(vec![bytes::mark(mark)?]),
-        NodeRequest::OfPartition { partition, request, .. } => (Arg::Uint((*partition).into()), request),
+        NodeRequest::OfPartition { request, .. } => request,
         NodeRequest::Prefix { prefix, .. } => return Ok(vec![Arg::from(&**prefix)]),
         NodeRequest::Heartbeat { partitions, server, payload, gone, .. } => {
-            let mut args = Vec::with_capacity(3 + usize::from(*partitions) + gone.len());
+            let mut args = Vec::with_capacity(3 + gone.len());
             args.extend([Arg::Uint((*partitions).into()), Arg::from(&server.0[..]), Arg::from(&**payload)]);
-            // Made here, because a script of Redis would make them anew each time, and Redis has less time.
-            args.extend((0..*partitions).map(|partition| Arg::from(format!("fp:{{q{partition}}}:h"))));
             args.extend(gone.iter().map(|server| Arg::from(&server.0[..])));
             return Ok(args);
         }
     };
     Ok(match request {
-        Request::Promise(ballot) => vec![partition, Fields::default().ballot(ballot)?.arg()],
+        Request::Promise(ballot) => vec![Fields::default().ballot(ballot)?.arg()],
         Request::Write { stamp, before, position, changes } => {
             let from = Fields::header(*stamp, &position.ballot, before)?.arg();
             let to = Fields::header(*stamp, &position.ballot, position)?.time(changes.time)?.arg();
             let (gone, put) = (changes.gone.len(), 2 * changes.put.len());
-            let mut args = Vec::with_capacity(6 + gone + put);
-            args.extend([partition, from, to, decimal(changes.token)?.into(), count(gone), count(put)]);
+            let mut args = Vec::with_capacity(5 + gone + put);
+            args.extend([from, to, decimal(changes.token)?.into(), count(gone), count(put)]);
             args.extend(changes.gone.iter().map(Arg::from));
             args.extend(pairs(&changes.put));
             args
@@ -86,21 +115,21 @@ pub(super) fn args(request: &NodeRequest) -> Result<Vec<Arg>, NodeError> {
         Request::Read { stamp, ballot, from } => {
             let reader = Fields::default().id(stamp.0).ballot(ballot)?.arg();
             let from = if from.0.is_empty() { Arg::from("0") } else { Arg::from(&*from.0) };
-            vec![partition, reader, from, count(PIECE_RECORDS_MAX)]
+            vec![reader, from, count(PIECE_RECORDS_MAX)]
         }
-        Request::Stage { position, transfer, piece } => {
-            let mut args = Vec::with_capacity(3 + 2 * piece.len());
-            args.extend([partition, name(position, *transfer), STAGED_SECONDS.into()]);
+        Request::Stage { piece, .. } => {
+            let mut args = Vec::with_capacity(1 + 2 * piece.len());
+            args.push(STAGED_SECONDS.into());
             args.extend(pairs(piece));
             args
         }
-        Request::Admit { position, transfer, count: staged, time, token, stamp } => {
+        Request::Admit { position, count: staged, time, token, stamp, .. } => {
             let to = Fields::header(*stamp, &position.ballot, position)?.time(*time)?.arg();
-            vec![partition, name(position, *transfer), to, decimal(*token)?.into(), count(*staged)]
+            vec![to, decimal(*token)?.into(), count(*staged)]
         }
         Request::Classic(step) => {
             let position = Fields::default().position(&step.position)?.arg();
-            let mut args = vec![partition, position, Arg::from(&*step.key)];
+            let mut args = vec![position];
             match &step.wish {
                 Wish::Look => args.push("look".into()),
                 Wish::Hold { value, ms } => args.extend(["hold".into(), Arg::from(&**value), decimal(*ms)?.into()]),
@@ -119,8 +148,8 @@ fn count(number: usize) -> Arg {
     Arg::Uint(number as u64)
 }
 
-/// The name under which a snapshot is staged: another batch is another snapshot.
-fn name(Position { ballot, seq }: &Position, transfer: TransferId) -> Arg {
+/// The key under which a snapshot is staged: another batch is another snapshot.
+fn staged(Position { ballot, seq }: &Position, transfer: TransferId) -> String {
     let server = ballot.server.0.iter().fold(0, |id: u128, byte| id << 8 | u128::from(*byte));
-    Arg::from(format!("{:x}-{server:024x}-{seq:x}-{:032x}", ballot.round, transfer.0))
+    format!("t:{:x}-{server:024x}-{seq:x}-{:032x}", ballot.round, transfer.0)
 }

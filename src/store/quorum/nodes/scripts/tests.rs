@@ -32,7 +32,7 @@ fn write(partition: u16, records: usize, length: usize) -> NodeRequest {
 }
 
 fn grouped(requests: &[NodeRequest]) -> Vec<usize> {
-    calls(RUN_ID, requests).unwrap().iter().map(|call| call.requests).collect()
+    calls(&Keys::default(), RUN_ID, requests).unwrap().iter().map(|call| call.requests).collect()
 }
 
 #[test]
@@ -65,20 +65,23 @@ fn a_run_is_bounded() {
 #[test]
 fn a_number_that_does_not_fit_is_refused() {
     let round = |round| of_partition(1, Request::Promise(Ballot { round, server: ServerId::default() }));
-    assert!(calls(RUN_ID, &[round((1 << 48) - 1)]).is_ok());
-    assert!(calls(RUN_ID, &[promise(1), round(1 << 48)]).is_err(), "it would be taken for a lower one");
+    assert!(calls(&Keys::default(), RUN_ID, &[round((1 << 48) - 1)]).is_ok());
+    assert!(
+        calls(&Keys::default(), RUN_ID, &[promise(1), round(1 << 48)]).is_err(),
+        "it would be taken for a lower one"
+    );
     let admit = |time, token| {
         let (position, transfer, stamp) = (Position::default(), TransferId(1), Stamp(1));
         of_partition(1, Request::Admit { position, transfer, count: 0, time, token, stamp })
     };
     let most = (1 << 53) - 1;
-    assert!(calls(RUN_ID, &[admit(most, most)]).is_ok());
-    assert!(calls(RUN_ID, &[admit(most + 1, 0)]).is_err());
-    assert!(calls(RUN_ID, &[admit(0, most + 1)]).is_err(), "Lua would round it");
+    assert!(calls(&Keys::default(), RUN_ID, &[admit(most, most)]).is_ok());
+    assert!(calls(&Keys::default(), RUN_ID, &[admit(most + 1, 0)]).is_err());
+    assert!(calls(&Keys::default(), RUN_ID, &[admit(0, most + 1)]).is_err(), "Lua would round it");
 }
 
 fn one() -> Call {
-    calls(RUN_ID, &[promise(1)]).unwrap().remove(0)
+    calls(&Keys::default(), RUN_ID, &[promise(1)]).unwrap().remove(0)
 }
 
 fn text(bytes: &[u8]) -> Value {
@@ -87,7 +90,7 @@ fn text(bytes: &[u8]) -> Value {
 
 #[test]
 fn what_refuses_the_server_answers_all_its_requests() {
-    let call = calls(RUN_ID, &[promise(1), promise(2)]).unwrap().remove(0);
+    let call = calls(&Keys::default(), RUN_ID, &[promise(1), promise(2)]).unwrap().remove(0);
     let answers = call.answers(Value::Array(vec![text(b"unmarked")])).unwrap();
     assert_eq!(answers, [Ok(NodeAnswer::Unmarked), Ok(NodeAnswer::Unmarked)]);
     call.answers(Value::Array(vec![text(b"done")])).unwrap_err();
@@ -109,7 +112,7 @@ fn a_step_goes_alone_and_a_key_without_a_ttl_has_none() {
     };
     let position = |round| Position { ballot: Ballot { round, server: ServerId([3; 12]) }, seq: 1 };
     assert_eq!(grouped(&[step(position(1)), step(position(1))]), [1, 1]);
-    assert!(calls(RUN_ID, &[step(position(1 << 48))]).is_err());
+    assert!(calls(&Keys::default(), RUN_ID, &[step(position(1 << 48))]).is_err());
     for (ms, left) in [("-1", None), ("-2", None), ("0", Some(0)), ("60000", Some(60_000))] {
         let answers = one().answers(Value::Array(vec![text(b"theirs"), text(ms.as_bytes())])).unwrap();
         assert_eq!(answers, [Ok(NodeAnswer::OfPartition(Answer::Classic(KeyState::Theirs(left))))]);
@@ -121,7 +124,7 @@ fn a_step_goes_alone_and_a_key_without_a_ttl_has_none() {
 fn a_mark_comes_back_as_it_was_sent() {
     let members = ["redis://a:1", "rediss://[::1]:2/\"\n"].map(Arc::from).into();
     let mark = Mark { cluster: ClusterId(u128::MAX), partitions: 64, list: 7, members, rebuild: Some(u64::MAX) };
-    let call = calls(RUN_ID, &[NodeRequest::Mark(mark.clone())]).unwrap().remove(0);
+    let call = calls(&Keys::default(), RUN_ID, &[NodeRequest::Mark(mark.clone())]).unwrap().remove(0);
     let [Arg::Bytes(bytes)] = &call.script.args[..] else { panic!("{call:?}") };
     let answers = call.answers(Value::Array(vec![text(b"list"), text(bytes)])).unwrap();
     assert_eq!(answers, [Ok(NodeAnswer::List(mark))]);
