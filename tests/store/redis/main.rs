@@ -9,6 +9,7 @@ mod damage;
 mod disk;
 mod doctor;
 mod faults;
+mod layout;
 mod listing;
 #[path = "../../support/proxy.rs"]
 mod proxy;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 mod errors;
+mod headers;
 #[path = "../../support/kept.rs"]
 mod kept;
 mod log;

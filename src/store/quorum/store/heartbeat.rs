@@ -177,7 +177,7 @@ impl<C: NodeClient> QuorumStore<C> {
             let clock = self.clock.now();
             lead.hear_of(living.iter().copied(), clock, &exit);
             lead.found_dead(self.membership.election.lock().dead(now), clock);
-            lead.gathers_only_of(gateways, Place::hash_of, clock, &exit);
+            lead.gathers_only_of(gateways, Route::hash_of, clock, &exit);
             if let Some(heir) = heir.filter(|_| lead.may_hand_over(clock)) {
                 lead.begin_hand_over(heir, clock);
             }
