@@ -16,11 +16,8 @@ pub type Answer = Result<Timed<Outcome>, StoreError>;
 ///
 /// Every command is atomic and may be repeated. A future that is dropped leaves its command done or not done, nothing
 /// between. The caller does not know which (*outcome unknown*) and repeats the command, or posts a
-/// [`Command::DropCall`]. Two commands need neither, because the store finishes what their caller left behind:
-///
-/// - Acquire: dropped, or with an error, it is cleaned up as by `DropCall`, if there can be anything to clean up. Only
-///   the store knows whether the command was sent.
-/// - Release: dropped, it is carried out all the same. A client may release and go.
+/// [`Command::DropCall`]. So does a caller that gets an error, unless the error says that [nothing was
+/// done](StoreError::is_nothing_done).
 pub trait Store: Send + Sync + 'static {
     /// Carries out a command.
     fn run(&self, name: &LockName, command: Command) -> impl Future<Output = Answer> + Send;

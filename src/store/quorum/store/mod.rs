@@ -63,22 +63,6 @@ pub struct QuorumStore<C> {
     loss: watch::Sender<Option<Arc<Loss>>>,
 }
 
-/// An acquire in flight. Dropped so, or with an unknown outcome, it is cleaned up.
-struct Asking<'a> {
-    chores: &'a Chores,
-    name: &'a LockName,
-    call: Call,
-    is_over: bool,
-}
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.chores.add(Chore(self.name.clone(), Command::DropCall(self.call)));
-        }
-    }
-}
-
 impl<C: Carrier> QuorumStore<C> {
     /// A store of the cluster that `mark` describes, which leads nothing yet: [`Self::run`] asks for the lead.
     pub fn new(carrier: C, mark: Mark, clock: Arc<dyn Clock>, limits: &Limits, notices: Arc<dyn Notices>) -> Self {
@@ -184,10 +168,7 @@ impl<C: Carrier> QuorumStore<C> {
         if let Some(refusal) = acquire.refusal(self.clock.now()) {
             return Ok(Timed::act(|| refusal.into()));
         }
-        let mut asking = Asking { chores: &self.chores, name, call: acquire.call, is_over: false };
-        let answer = self.carry_out(name, Command::Acquire(acquire)).await;
-        asking.is_over = answer.as_ref().map_or_else(StoreError::is_nothing_done, |_| true);
-        answer
+        self.carry_out(name, Command::Acquire(acquire)).await
     }
 
     /// Claims. While the leader changes a claim may fail; the call waits on, and claims again when a leader is known.
