@@ -48,7 +48,7 @@ impl<S: Store> LockService for Api<S> {
     ) -> Result<Response<Self::KeepAliveStream>, Status> {
         let caller = self.caller(&request);
         caller.dispatch(OperationKind::KeepAlive, None, ready(self.locks.check_draining())).await?;
-        Ok(self.stream(super::keepalive::serve(self, caller, request.into_inner())))
+        Ok(self.stream(super::keepalive::serve(self, request.into_inner())))
     }
 
     type SessionStream = SessionStream;

@@ -91,8 +91,8 @@ pub(super) struct Session<S: Store, E> {
 }
 
 impl<S: Store, E> Session<S, E> {
-    pub(super) fn open(locks: Arc<Locks<S>>, client: Arc<Client>, kind: StreamKind) -> Self {
-        let keeping = Keeping::open(&locks, kind);
+    pub(super) fn open(locks: Arc<Locks<S>>, client: Arc<Client>) -> Self {
+        let keeping = Keeping::open(&locks, StreamKind::Session);
         Self {
             keeping,
             locks,
