@@ -6,7 +6,6 @@ use crate::domain::{
     ids::Call,
     name::LockName,
 };
-use futures_util::future::join_all;
 
 /// The answer to a command.
 pub type Answer = Result<Timed<Outcome>, StoreError>;
@@ -22,11 +21,9 @@ pub trait Store: Send + Sync + 'static {
     /// Carries out a command.
     fn run(&self, name: &LockName, command: Command) -> impl Future<Output = Answer> + Send;
 
-    /// Carries out commands on many locks, each independent of the others, and answers in order. Dropped on the way,
-    /// some are done and some are not.
-    fn run_each(&self, commands: Vec<(&LockName, Command)>) -> impl Future<Output = Vec<Answer>> + Send {
-        join_all(commands.into_iter().map(|(name, command)| self.run(name, command)))
-    }
+    /// Carries out renewals of kept leases ([`Command::RenewKept`], [`Command::Attach`]), each independent of the
+    /// others, and answers in order. Dropped on the way, some are done and some are not.
+    fn renew_each(&self, renewals: Vec<(&LockName, Command)>) -> impl Future<Output = Vec<Answer>> + Send;
 
     /// Has a command carried out whose outcome nobody waits for. Does not block: drop guards call it.
     fn post(&self, name: &LockName, command: Command);

@@ -77,14 +77,14 @@ impl Store for GatedStore {
         answer
     }
 
-    async fn run_each(&self, commands: Vec<(&LockName, Command)>) -> Vec<Answer> {
-        if commands.iter().any(|(_, command)| matches!(command, Command::RenewKept(..))) {
-            self.renewals.lock().unwrap().push(commands.len());
+    async fn renew_each(&self, renewals: Vec<(&LockName, Command)>) -> Vec<Answer> {
+        if renewals.iter().any(|(_, command)| matches!(command, Command::RenewKept(..))) {
+            self.renewals.lock().unwrap().push(renewals.len());
         }
         if self.down.load(Ordering::SeqCst) {
-            return commands.iter().map(|_| Err(StoreError::OutcomeUnknown("the store is down".into()))).collect();
+            return renewals.iter().map(|_| Err(StoreError::OutcomeUnknown("the store is down".into()))).collect();
         }
-        self.inner.run_each(commands).await
+        self.inner.renew_each(renewals).await
     }
 
     fn post(&self, name: &LockName, command: Command) {

@@ -7,6 +7,7 @@ mod list;
 mod maintenance;
 mod partitions;
 mod reconfigure;
+mod renewals;
 mod router;
 mod single_node;
 
@@ -223,6 +224,10 @@ impl<C: Carrier> Store for QuorumStore<C> {
             Command::GiveUp(call) => self.give_up(name, call).await,
             command => self.carry_out(name, command).await,
         }
+    }
+
+    async fn renew_each(&self, renewals: Vec<(&LockName, Command)>) -> Vec<Answer> {
+        self.carry_out_renewals(renewals).await
     }
 
     fn post(&self, name: &LockName, command: Command) {
