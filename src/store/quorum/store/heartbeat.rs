@@ -77,7 +77,7 @@ impl<C: Carrier> QuorumStore<C> {
         Heartbeat {
             count: self.membership.next_heartbeat(),
             watches: self.delivery.notices.is_watched(),
-            leaves: self.is_leaving(),
+            leaves: self.membership.is_leaving(),
             left: self.membership.has_left(),
             leads: self.parts.iter().filter_map(|part| Some(part.proposer.lock().lead()?.led(now))).collect(),
             notices: self.delivery.transport.notices_sent(),
@@ -167,7 +167,7 @@ impl<C: Carrier> QuorumStore<C> {
             lead.hear_of(living.iter().copied(), clock, &exit);
             lead.found_dead(self.membership.election.lock().dead(now), clock);
             lead.gathers_only_of(carriers, Place::hash_of, clock, &exit);
-            let heir = self.membership.election.lock().heir(number, self.is_leaving(), now);
+            let heir = self.membership.election.lock().heir(number, self.membership.is_leaving(), now);
             if let Some(heir) = heir.filter(|_| lead.may_hand_over(clock)) {
                 lead.begin_hand_over(heir, clock);
             }

@@ -102,7 +102,7 @@ impl<C: Carrier> QuorumStore<C> {
     async fn run_without_chores(&self) {
         let nodes = self.driver.nodes();
         let each = (0..nodes).map(|node| join3(self.driver.serve(node, self), self.heartbeat(node), self.hear(node)));
-        let transport = self.delivery.run(&self.driver.carrier, nodes);
+        let transport = self.delivery.transport.run(self.delivery.me, &self.driver.carrier, nodes);
         join4(join_all(each), transport, self.tend(), self.begin_memberships()).await;
     }
 
@@ -151,13 +151,11 @@ impl<C: Carrier> QuorumStore<C> {
         self.chores.done().await;
     }
 
-    /// To be taken before the clock is read for what it is used for.
+    /// The ways out of a partition. To be taken before the clock is read for what it is used for.
     fn exit(&self, partition: usize) -> Exit<'_> {
-        self.delivery.exit(&self.parts[partition].carried)
-    }
-
-    fn is_leaving(&self) -> bool {
-        self.membership.is_leaving()
+        let Delivery { me, notices, transport } = &self.delivery;
+        let carried = &self.parts[partition].carried;
+        Exit { me: *me, notices: &**notices, transport, carried, since: Instant::now() }
     }
 
     fn place(&self, name: &LockName) -> Place {

@@ -31,7 +31,7 @@ impl<C: Carrier> QuorumStore<C> {
             let has_led = proposer.lead().is_some();
             proposer.resign(now, &before.exit(usize::from(number)));
             let mut next = proposer.among_others();
-            if has_led && !before.is_leaving() {
+            if has_led && !before.membership.is_leaving() {
                 next.ask(membership.election.lock().highest(number), now);
             }
             Part { proposer: Mutex::new(next), carried: Arc::clone(&part.carried), leader: Mutex::default() }

@@ -109,13 +109,14 @@ impl<C: Carrier> QuorumStore<C> {
     async fn carry_out_once(&self, name: &LockName, place: Place, command: &Command) -> Result<Confirmed, NotDone> {
         let until = Instant::now() + ANSWER_TIME_MAX;
         let Place { partition, hash } = place;
-        let given = match self.at_lead(partition, |lead, now, exit| self.submit(lead, now, exit, (name, hash, command)))? {
-            Some(here) => {
-                self.driver.submitted(1);
-                here
-            }
-            None => self.send(partition, self.leader_of(partition)?, name, command),
-        };
+        let given =
+            match self.at_lead(partition, |lead, now, exit| self.submit(lead, now, exit, (name, hash, command)))? {
+                Some(here) => {
+                    self.driver.submitted(1);
+                    here
+                }
+                None => self.send(partition, self.leader_of(partition)?, name, command),
+            };
         self.confirmed(partition, given, until).await
     }
 
