@@ -12,29 +12,15 @@ use crate::{
 };
 use futures_util::{FutureExt, future::Either};
 use std::{fmt, sync::Arc};
-use tonic::Request;
 
 /// The client that an operation came from.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     /// Where its connection comes from, if that is known.
-    peer: Option<Peer>,
-    metrics: Arc<CallMetrics>,
-    traces: Traces,
-    faults: Option<Arc<Faults>>,
-}
-
-impl Caller {
-    /// The caller of an RPC.
-    pub(super) fn of<T>(
-        request: &Request<T>,
-        metrics: &Arc<CallMetrics>,
-        traces: &Traces,
-        faults: Option<&Arc<Faults>>,
-    ) -> Self {
-        let peer = request.extensions().get().copied();
-        Self { peer, metrics: metrics.clone(), traces: traces.clone(), faults: faults.cloned() }
-    }
+    pub(super) peer: Option<Peer>,
+    pub(super) metrics: Arc<CallMetrics>,
+    pub(super) traces: Traces,
+    pub(super) faults: Option<Arc<Faults>>,
 }
 
 impl fmt::Display for Caller {

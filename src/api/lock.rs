@@ -1,15 +1,15 @@
 //! LockService: check, dispatch, convert.
 
-use super::{Api, convert, deadline::deadline, keepalive::KeepAliveStream, reply, session::SessionStream};
+use super::{Api, convert, deadline::deadline, reply, session::SessionStream};
 use crate::{
-    locks::{Dispatch as _, LocksError},
+    locks::{Dispatch as _, LocksError, keepalive},
     store::Store,
     telemetry::metrics::OperationKind,
 };
 use fencepost_proto::v1::{self, lock_service_server::LockService};
 use std::{future::ready, pin::Pin};
 use tokio::time::Instant;
-use tokio_stream::Stream;
+use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
 #[tonic::async_trait]
@@ -40,7 +40,7 @@ impl<S: Store> LockService for Api<S> {
         Ok(Response::new(reply::renew(outcome, held_for)))
     }
 
-    type KeepAliveStream = KeepAliveStream;
+    type KeepAliveStream = Pin<Box<dyn Stream<Item = Result<v1::KeepAliveResponse, Status>> + Send>>;
 
     async fn keep_alive(
         &self,
@@ -48,7 +48,10 @@ impl<S: Store> LockService for Api<S> {
     ) -> Result<Response<Self::KeepAliveStream>, Status> {
         let caller = self.caller(&request);
         caller.dispatch(OperationKind::KeepAlive, None, ready(self.locks.check_draining())).await?;
-        Ok(self.stream(super::keepalive::serve(self, caller, request.into_inner())))
+        let inbound = request.into_inner().map(|message| message.and_then(convert::keep_alive));
+        let outbound = keepalive::keep_alive(self.locks.clone(), inbound, self.drain_grace);
+        // The transport polls and drops it: no task keeps it alive.
+        Ok(self.stream(Box::pin(outbound.map(|message| message.map(reply::keep_alive).map_err(Status::from)))))
     }
 
     type SessionStream = SessionStream;

@@ -8,7 +8,6 @@ mod dispatch;
 mod faults;
 mod fields;
 mod identity;
-mod keepalive;
 mod lock;
 mod pages;
 pub mod peer;
@@ -73,7 +72,8 @@ impl<S> Api<S> {
     }
 
     fn caller<T>(&self, request: &tonic::Request<T>) -> Caller {
-        Caller::of(request, &self.metrics, &self.traces, self.faults.as_ref())
+        let (metrics, traces, faults) = (self.metrics.clone(), self.traces.clone(), self.faults.clone());
+        Caller { peer: request.extensions().get().copied(), metrics, traces, faults }
     }
 
     /// The answer that begins a stream. Clients keep their leases on it, and move them to other servers: see

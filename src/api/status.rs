@@ -3,7 +3,10 @@
 use super::fields::Fields;
 use crate::{
     domain::limits::RETRY_DELAY,
-    locks::{LocksError, keepalive::StreamError, session::SessionError},
+    locks::{
+        LocksError,
+        keepalive::{SessionError, StreamError},
+    },
     store::StoreError,
 };
 use std::{collections::HashMap, time::Duration};

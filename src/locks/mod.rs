@@ -71,10 +71,6 @@ impl<S: Store> Locks<S> {
         self.metrics.watchers.set(count(self.hub.watchers.len()));
     }
 
-    fn store(&self) -> &S {
-        &self.store
-    }
-
     /// The bounds of the service.
     pub fn limits(&self) -> &Limits {
         &self.limits

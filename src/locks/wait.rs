@@ -15,7 +15,7 @@ use crate::{
         name::LockName,
         outcome::{AcquireOutcome, Contention, Grant},
     },
-    store::{Store, Timed},
+    store::{Store, StoreError, Timed},
     telemetry::metrics::Granted,
 };
 use futures_util::FutureExt;
@@ -80,7 +80,8 @@ impl AcquireCall {
     }
 }
 
-/// Has the store clean up after a queued call that was dropped, or that ended with an unknown outcome.
+/// Has the store clean up after a call that was dropped, or that ended with an unknown outcome. It is the only guard of a
+/// call: armed before the first command is sent, so that there is no await at which the call leaves something behind.
 struct Cleanup<'a, S: Store> {
     store: &'a S,
     name: &'a LockName,
@@ -134,20 +135,15 @@ impl<S: Store> Locks<S> {
         self.check_draining()?;
         let wait_until = call.wait_until();
         let AcquireCall { call, terms, arrived, attachment, waiter, .. } = call;
-        let max = self.limits.waiters_per_server;
-        let waiting = match wait_until {
-            Some(until) => {
-                let waiter = waiter.unwrap_or_else(|| Arc::new(Waiter::new(call)));
-                let entered = self.hub.waiters.enter(waiter, max);
-                Some((entered.ok_or(LocksError::ServerFull { max })?, until))
-            }
-            None => None,
-        };
+        let enter = |until| Ok::<_, LocksError>((self.enter(waiter, call)?, until));
+        let waiting = wait_until.map(enter).transpose()?;
         // A call is granted at most one lease, whichever command grants it.
         let candidate = candidate(attachment);
         let command = Command::Acquire(Acquire { call, terms, wait: waiting.is_some(), candidate });
-        let Timed { mut sent, mut outcome } = self.store.run(name, command).await?.of()?;
         let mut cleanup = Cleanup { store: &*self.store, name, call, armed: true };
+        let answer = self.store.run(name, command).await;
+        cleanup.armed = !answer.as_ref().is_err_and(StoreError::is_nothing_done);
+        let Timed { mut sent, mut outcome } = answer?.of()?;
         // mutant: waits after it asked
         if let (AcquireOutcome::Queued, Some((waiting, _))) = (&outcome, &waiting) {
             waiting.notify_queued();
@@ -199,6 +195,13 @@ impl<S: Store> Locks<S> {
         // The outcome is known, so there is nothing to clean up.
         cleanup.armed = false;
         answer
+    }
+
+    /// Registers a call that may wait.
+    fn enter(&self, waiter: Option<Arc<Waiter>>, call: Call) -> Result<Waiting<'_>, LocksError> {
+        let max = self.limits.waiters_per_server;
+        let waiter = waiter.unwrap_or_else(|| Arc::new(Waiter::new(call)));
+        self.hub.waiters.enter(waiter, max).ok_or(LocksError::ServerFull { max })
     }
 
     /// Counts a grant, and the time that it took if the call was queued.

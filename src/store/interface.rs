@@ -6,7 +6,6 @@ use crate::domain::{
     ids::Call,
     name::LockName,
 };
-use futures_util::future::join_all;
 
 /// The answer to a command.
 pub type Answer = Result<Timed<Outcome>, StoreError>;
@@ -16,20 +15,15 @@ pub type Answer = Result<Timed<Outcome>, StoreError>;
 ///
 /// Every command is atomic and may be repeated. A future that is dropped leaves its command done or not done, nothing
 /// between. The caller does not know which (*outcome unknown*) and repeats the command, or posts a
-/// [`Command::DropCall`]. Two commands need neither, because the store finishes what their caller left behind:
-///
-/// - Acquire: dropped, or with an error, it is cleaned up as by `DropCall`, if there can be anything to clean up. Only
-///   the store knows whether the command was sent.
-/// - Release: dropped, it is carried out all the same. A client may release and go.
+/// [`Command::DropCall`]. So does a caller that gets an error, unless the error says that [nothing was
+/// done](StoreError::is_nothing_done).
 pub trait Store: Send + Sync + 'static {
     /// Carries out a command.
     fn run(&self, name: &LockName, command: Command) -> impl Future<Output = Answer> + Send;
 
-    /// Carries out commands on many locks, each independent of the others, and answers in order. Dropped on the way,
-    /// some are done and some are not.
-    fn run_each(&self, commands: Vec<(&LockName, Command)>) -> impl Future<Output = Vec<Answer>> + Send {
-        join_all(commands.into_iter().map(|(name, command)| self.run(name, command)))
-    }
+    /// Carries out renewals of kept leases ([`Command::RenewKept`], [`Command::Attach`]), each independent of the
+    /// others, and answers in order. Dropped on the way, some are done and some are not.
+    fn renew_each(&self, renewals: Vec<(&LockName, Command)>) -> impl Future<Output = Vec<Answer>> + Send;
 
     /// Has a command carried out whose outcome nobody waits for. Does not block: drop guards call it.
     fn post(&self, name: &LockName, command: Command);

@@ -19,17 +19,12 @@ impl<T> Timed<T> {
         let sent = Instant::now();
         Self { sent, outcome: act() }
     }
-
-    /// Converts the outcome.
-    pub fn try_map<R, E>(self, convert: impl FnOnce(T) -> Result<R, E>) -> Result<Timed<R>, E> {
-        let Self { sent, outcome } = self;
-        convert(outcome).map(|outcome| Timed { sent, outcome })
-    }
 }
 
 impl Timed<Outcome> {
     /// The outcome of a command of which the caller knows the kind.
     pub fn of<T: TryFrom<Outcome, Error = WrongOutcome>>(self) -> Result<Timed<T>, WrongOutcome> {
-        self.try_map(T::try_from)
+        let Self { sent, outcome } = self;
+        T::try_from(outcome).map(|outcome| Timed { sent, outcome })
     }
 }

@@ -2,12 +2,15 @@
 //! what servers send each other. Counted and not timed, so the figures are the same on every machine.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+#[path = "../support/twins.rs"]
+mod twins;
+
 use allocation_counter::{AllocationInfo, measure};
 use fencepost::testing::{
     clock::{Clock, ProcessClock},
     domain::{
         command::{Acquire, Candidate, Command, Outcome},
-        ids::{Call, CallId, GrantId, LeaseId, RequestId},
+        ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
         lease::Terms,
         limits::{Limits, METADATA_BYTES_MAX},
         name::{Holder, LockName, Metadata},
@@ -17,16 +20,30 @@ use fencepost::testing::{
     },
     locks::{AcquireAnswer, AcquireCall, Hub, Locks},
     store::{
+        Answer, Store,
         memory::MemoryStore,
         quorum::{
-            nodes::client::PARCEL_BYTES_MAX,
-            paxos::ballot::{Ballot, ServerId},
+            QuorumStore,
+            config::bootstrap::create,
+            nodes::client::{NodeClient as _, PARCEL_BYTES_MAX},
+            paxos::{
+                ballot::{Ballot, ServerId},
+                node::{ClusterId, Mark},
+            },
             rpc::messages::{Done, Frame, FrameError, Parcel, PresentedWaiter, Refusal, Work, parcels},
         },
     },
 };
-use std::{future::Future, pin::pin, sync::Arc, task::Context, time::Duration};
+use futures_util::future::join_all;
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Context,
+    time::Duration,
+};
 use tokio::time::Instant;
+use twins::{Twins, wall_clock};
 use uuid::Uuid;
 
 type Service = Locks<MemoryStore>;
@@ -220,4 +237,72 @@ fn no_parcel_costs_more_than_a_few_times_its_largest_size() {
         println!("{what}: {bytes} bytes, {read:?}");
         assert!(bytes < 2 * PARCEL_BYTES_MAX as u64, "{what}: {bytes} bytes, {read:?}");
     }
+}
+
+/// A clock that goes on with the time of the runtime.
+struct RuntimeClock;
+
+impl Clock for RuntimeClock {
+    fn now(&self) -> StoreTime {
+        wall_clock()
+    }
+}
+
+/// A store that leads all of its partitions.
+async fn leading_store() -> Arc<QuorumStore<Arc<Twins<1>>>> {
+    const PARTITIONS: u16 = 32;
+    let nodes = Arc::new(Twins::<1>::new());
+    let members = ["node".into()].into();
+    let mark = Mark { cluster: ClusterId(7), partitions: PARTITIONS, list: 1, members, rebuild: None };
+    nodes.up(0).await;
+    create(&nodes, &mark, wall_clock().as_micros()).await.unwrap();
+    let store =
+        Arc::new(QuorumStore::new(nodes, mark, Arc::new(RuntimeClock), &Limits::default(), Arc::new(Hub::new())));
+    let runs = store.clone();
+    tokio::spawn(async move { runs.run().await });
+    while store.leads() < usize::from(PARTITIONS) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    store
+}
+
+#[test]
+fn renewals_that_are_submitted_together_cost_less_than_each_on_its_own() {
+    const COUNT: usize = 1_000;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let attachment = AttachmentId(Uuid::max());
+    let names: Vec<_> = (0..COUNT).map(name).collect();
+    let (store, renewals) = runtime.block_on(async {
+        let store = leading_store().await;
+        let mut renewals = Vec::new();
+        for name in &names {
+            let mut acquire = acquire(Metadata::default());
+            acquire.candidate.lease_id = LeaseId(Uuid::new_v4());
+            acquire.candidate.attachment = Some(attachment);
+            renewals.push((name, Command::RenewKept(acquire.candidate.lease_id, attachment)));
+            let outcome = Store::run(&*store, name, Command::Acquire(acquire)).await.unwrap().outcome;
+            assert!(matches!(outcome, Outcome::Acquire(AcquireOutcome::Granted(_))), "{outcome:?}");
+        }
+        (store, renewals)
+    });
+    // Up to the first await, at which no majority has the renewals yet; and all of the answers after that.
+    let cost = |mut renewing: Pin<Box<dyn Future<Output = Vec<Answer>> + '_>>| {
+        let _inside = runtime.enter();
+        let submitted = measure(|| {
+            assert!(renewing.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
+        });
+        let answers = runtime.block_on(renewing);
+        assert!(answers.len() == COUNT && answers.iter().all(Result::is_ok));
+        submitted
+    };
+    let one_by_one = renewals.clone().into_iter().map(|(name, command)| Store::run(&*store, name, command));
+    let alone = cost(Box::pin(join_all(one_by_one)));
+    let together = cost(Box::pin(store.renew_each(renewals)));
+    let per_lease = |info: &AllocationInfo| (info.count_total / COUNT as u64, info.bytes_max / COUNT as u64);
+    println!(
+        "allocations and bytes to submit a renewal: {:?} together, {:?} each on its own",
+        per_lease(&together),
+        per_lease(&alone)
+    );
+    assert!(together.count_total < alone.count_total && 2 * together.bytes_max < alone.bytes_max);
 }

@@ -46,9 +46,9 @@ const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(60);
 /// From the last end: a TTL, the memory of ended requests, and slack for a busy machine.
 const CLEAN_MAX: Duration = Duration::from_secs(SHORT.as_secs() + ENDED_MEMORY.as_secs() + 19);
-/// The keys that stay: a header and a sequencer for each partition, the cluster, its servers, and the
-/// prefix of classic clients.
-const STAYING_MAX: usize = 2 * PARTITIONS as usize + 3;
+/// The keys that stay: a header and a sequencer for each partition, the cluster, its servers, the prefix of classic
+/// clients, and the key that keeps earlier versions away.
+const STAYING_MAX: usize = 2 * PARTITIONS as usize + 4;
 
 type Store = ClusterStore<Addresses>;
 /// The memory of these keys and of the scripts.

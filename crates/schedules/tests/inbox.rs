@@ -9,8 +9,7 @@ use fencepost_schedules::{
     domain::{command::Command, ids::AttachmentId, limits::Limits, name::Reason},
     locks::{
         Hub, Locks,
-        keepalive::{AttachLease, DetachReason, FromClient, ToClient},
-        session::keep_alive,
+        keepalive::{AttachLease, DetachReason, FromClient, ToClient, keep_alive},
     },
     store::{MemoryStore, Store as _},
     task::{block_on, spawn},
@@ -50,7 +49,7 @@ fn a_stream_reports_the_end_of_each_of_its_leases() {
             });
             let attach = FromClient::Attach(attach.collect());
             let inbound = tokio_stream::once(Ok::<_, ()>(attach)).chain(tokio_stream::pending());
-            let stream = keep_alive(locks.clone(), (), inbound, SECOND);
+            let stream = keep_alive(locks.clone(), inbound, SECOND);
             let reader = spawn(async move {
                 let mut stream = pin!(stream);
                 let mut ends = BTreeMap::new();

@@ -291,7 +291,7 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
         let asked = Instant::now();
         let renewals =
             handles.iter().filter_map(|handle| self.leases.get(handle)).map(Lease::renewal).collect::<Vec<_>>();
-        let answers = self.store.run_each(renewals).await;
+        let answers = self.store.renew_each(renewals).await;
         debug_assert_eq!(answers.len(), handles.len(), "the store answers each");
         let mut groups: HashMap<Duration, Vec<u32>> = HashMap::new();
         let mut at_risk = Vec::new();

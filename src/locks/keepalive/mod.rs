@@ -9,9 +9,11 @@ mod inbox;
 mod keeping;
 mod measured;
 mod pace;
+mod stream;
 
 pub(super) use inbox::{Inbox, StreamNotice};
 pub(super) use keeping::Keeping;
+pub use stream::keep_alive;
 
 use super::LocksError;
 use crate::domain::{
@@ -131,6 +133,15 @@ pub enum StreamError {
     /// The server has drained.
     #[error(transparent)]
     Gone(#[from] LocksError),
+}
+
+/// Why a session or a KeepAlive stream ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionError<E> {
+    /// The service ended it.
+    Stream(StreamError),
+    /// The transport broke, or a message could not be decoded.
+    Inbound(E),
 }
 
 /// The fate of a lease whose successor is not known.

@@ -1,6 +1,5 @@
-//! Sessions: one stream that carries all operations of a client.
-//!
-//! A KeepAlive stream is a session that only keeps leases. Both run the loop below.
+//! Sessions: one stream that carries all operations of a client. A KeepAlive stream has a loop of its own, in
+//! `keepalive`.
 
 mod driver;
 mod operations;
@@ -10,7 +9,7 @@ mod turn;
 use super::{
     AcquireAnswer, AcquireCall, Dispatch, Locks, LocksError,
     client::Client,
-    keepalive::{self, StreamError},
+    keepalive::{self, SessionError, StreamError},
 };
 use crate::{
     domain::{
@@ -19,7 +18,6 @@ use crate::{
         outcome::{ReleaseOutcome, RenewOutcome},
     },
     store::Store,
-    telemetry::metrics::StreamKind,
 };
 use driver::Driven;
 use futures_util::StreamExt;
@@ -110,15 +108,6 @@ impl<E> From<keepalive::ToClient> for ToClient<E> {
     }
 }
 
-/// Why a stream ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SessionError<E> {
-    /// The service ended it.
-    Stream(StreamError),
-    /// The transport broke, or a message could not be decoded.
-    Inbound(E),
-}
-
 #[expect(
     clippy::large_enum_variant,
     reason = "it lives for one turn of the loop, and boxed each message would be allocated"
@@ -151,27 +140,12 @@ where
     S: Store,
     E: Send + 'static,
 {
-    open(StreamKind::Session, locks, dispatch, inbound, drain_grace)
-}
-
-fn open<S, E>(
-    kind: StreamKind,
-    locks: Arc<Locks<S>>,
-    dispatch: impl Dispatch,
-    inbound: impl Stream<Item = Result<FromClient<E>, E>> + Send + 'static,
-    drain_grace: Duration,
-) -> impl Stream<Item = Result<ToClient<E>, SessionError<E>>> + Send + 'static
-where
-    S: Store,
-    E: Send + 'static,
-{
     let client = Arc::new(Client::default());
-    Driven::new(operate(kind, locks, dispatch, client.clone(), inbound, drain_grace), client)
+    Driven::new(operate(locks, dispatch, client.clone(), inbound, drain_grace), client)
 }
 
 /// The stream of a session, which a driver polls.
 fn operate<S, E>(
-    kind: StreamKind,
     locks: Arc<Locks<S>>,
     dispatch: impl Dispatch,
     client: Arc<Client>,
@@ -184,7 +158,7 @@ where
 {
     async_stream::stream! {
         let mut inbound = std::pin::pin!(inbound.fuse());
-        let mut session = Session::open(locks.clone(), client.clone(), kind);
+        let mut session = Session::open(locks.clone(), client.clone());
         let mut under_way = UnderWay::default();
         let mut run = |begun: Begun| Box::pin(begun.run(locks.clone(), dispatch.clone()));
         let mut timer = std::pin::pin!(tokio::time::sleep_until(session.next_due()));
@@ -239,28 +213,6 @@ where
             }
         }
     }
-}
-
-/// Keeps leases alive as requested on `inbound`: a session with no other operations.
-pub fn keep_alive<S, E>(
-    locks: Arc<Locks<S>>,
-    dispatch: impl Dispatch,
-    inbound: impl Stream<Item = Result<keepalive::FromClient, E>> + Send + 'static,
-    drain_grace: Duration,
-) -> impl Stream<Item = Result<keepalive::ToClient, SessionError<E>>> + Send + 'static
-where
-    S: Store,
-    E: Send + 'static,
-{
-    let asked = inbound.map(|message| message.map(FromClient::Keep));
-    open(StreamKind::KeepAlive, locks, dispatch, asked, drain_grace).filter_map(|message| {
-        std::future::ready(match message {
-            Ok(ToClient::Kept(message)) => Some(Ok(message)),
-            // No operation was begun, so none is answered.
-            Ok(ToClient::Answer(..)) => None,
-            Err(error) => Some(Err(error)),
-        })
-    })
 }
 
 /// Resolves when the client stops reading, or reads again. The driver that notes it polls next, so no wake-up is

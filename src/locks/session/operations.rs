@@ -91,8 +91,8 @@ pub(super) struct Session<S: Store, E> {
 }
 
 impl<S: Store, E> Session<S, E> {
-    pub(super) fn open(locks: Arc<Locks<S>>, client: Arc<Client>, kind: StreamKind) -> Self {
-        let keeping = Keeping::open(&locks, kind);
+    pub(super) fn open(locks: Arc<Locks<S>>, client: Arc<Client>) -> Self {
+        let keeping = Keeping::open(&locks, StreamKind::Session);
         Self {
             keeping,
             locks,
@@ -130,7 +130,7 @@ impl<S: Store, E> Session<S, E> {
     pub(super) fn send_positions(&mut self) {
         for operation in self.positions.take_some() {
             let Some(InFlight::Acquire { wait: Some(wait), .. }) = self.in_flight.get_mut(&operation) else { continue };
-            let ahead = self.locks.store().ahead(&wait.name, wait.waiter.call());
+            let ahead = self.locks.store.ahead(&wait.name, wait.waiter.call());
             if let Some(ahead) = ahead.filter(|ahead| Some(*ahead) != wait.sent_position) {
                 wait.sent_position = Some(ahead);
                 self.keeping.outgoing.push_back(ToClient::Answer(operation, Answer::Waiting(ahead)));
@@ -251,7 +251,7 @@ impl<S: Store, E> Drop for Session<S, E> {
         // Grants that the client was not told of are cleaned up like dropped calls.
         for message in &self.keeping.outgoing {
             if let ToClient::Answer(_, Answer::Acquire { name, call, answer: AcquireAnswer::Acquired(_) }) = message {
-                self.locks.store().post(name, Command::DropCall(*call));
+                self.locks.store.post(name, Command::DropCall(*call));
             }
         }
     }

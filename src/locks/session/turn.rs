@@ -1,11 +1,11 @@
 //! The input of one turn of a session's loop: finished operations, or messages that have arrived.
 
 use super::{
-    FromClient, SessionError,
+    FromClient,
     operations::{Begun, Done, Session},
     positions::Positions,
 };
-use crate::{domain::limits::COMMANDS_BEGUN_AT_ONCE, store::Store};
+use crate::{domain::limits::COMMANDS_BEGUN_AT_ONCE, locks::keepalive::SessionError, store::Store};
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use std::{pin::Pin, task::Poll};
 use tokio_stream::Stream;

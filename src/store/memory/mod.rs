@@ -146,9 +146,9 @@ impl Store for MemoryStore {
         Ok(Timed::act(|| self.execute(name, command)))
     }
 
-    async fn run_each(&self, commands: Vec<(&LockName, Command)>) -> Vec<Answer> {
-        let mut answers = Vec::with_capacity(commands.len());
-        for (name, command) in commands {
+    async fn renew_each(&self, renewals: Vec<(&LockName, Command)>) -> Vec<Answer> {
+        let mut answers = Vec::with_capacity(renewals.len());
+        for (name, command) in renewals {
             // Dropped here, some leases are renewed and some are not: none is worse off than before.
             if !answers.is_empty() && answers.len().is_multiple_of(COMMANDS_PER_TURN) {
                 tokio::task::yield_now().await;

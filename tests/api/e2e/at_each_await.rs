@@ -123,6 +123,20 @@ async fn the_lease_of_a_call_dropped_after_the_grant_is_cut_short_and_a_retry_re
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_whose_outcome_is_unknown_is_cleaned_up_like_a_dropped_one() {
+    let bench = Bench::new();
+    bench.store.loses_answers.store(true, Ordering::SeqCst);
+    for (number, wait) in [(1, Duration::ZERO), (2, WAIT)] {
+        let failed = bench.acquire(Bench::call(number, 1, wait)).await;
+        assert!(matches!(failed, Err(LocksError::Store(StoreError::OutcomeUnknown(_)))), "{failed:?}");
+    }
+    let view = bench.view().await;
+    assert_eq!((view.current.unwrap().left, view.waiters), (DROP_GRACE, 1));
+    bench.store.loses_answers.store(false, Ordering::SeqCst);
+    bench.assert_nothing_left().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_queue_position_of_a_call_dropped_after_it_was_queued_is_kept_for_the_grace_period() {
     for retry in [false, true] {
         let bench = Bench::new();

@@ -30,6 +30,8 @@ pub(crate) struct GatedStore {
     pub(crate) down: AtomicBool,
     /// Claims are too late.
     pub(crate) late: AtomicBool,
+    /// Acquires are carried out, and their answers are lost.
+    pub(crate) loses_answers: AtomicBool,
     /// The number of leases in each batch of renewals.
     pub(crate) renewals: Mutex<Vec<usize>>,
 }
@@ -42,6 +44,7 @@ impl GatedStore {
             reached: Notify::new(),
             down: AtomicBool::new(false),
             late: AtomicBool::new(false),
+            loses_answers: AtomicBool::new(false),
             renewals: Mutex::default(),
         }
     }
@@ -54,22 +57,6 @@ impl GatedStore {
     }
 }
 
-/// An acquire at the gates. Like a store, cleans up when it is dropped.
-struct GatedAcquire<'a> {
-    store: &'a MemoryStore,
-    name: &'a LockName,
-    call: Call,
-    armed: bool,
-}
-
-impl Drop for GatedAcquire<'_> {
-    fn drop(&mut self) {
-        if self.armed {
-            self.store.post(self.name, Command::DropCall(self.call));
-        }
-    }
-}
-
 impl Store for GatedStore {
     async fn run(&self, name: &LockName, command: Command) -> Answer {
         let (before, after) = match &command {
@@ -78,30 +65,26 @@ impl Store for GatedStore {
             Command::GiveUp(_) => (Gate::BeforeGiveUp, Gate::AfterGiveUp),
             _ => return self.inner.run(name, command).await,
         };
-        let mut gated = match &command {
-            Command::Acquire(acquire) => {
-                Some(GatedAcquire { store: &self.inner, name, call: acquire.call, armed: true })
-            }
-            _ => None,
-        };
         self.pass(before).await;
         if before == Gate::BeforeClaim && self.late.load(Ordering::SeqCst) {
             return Err(StoreError::TooLate);
         }
         let answer = self.inner.run(name, command).await;
         self.pass(after).await;
-        gated.iter_mut().for_each(|gated| gated.armed = false);
+        if before == Gate::BeforeAcquire && self.loses_answers.load(Ordering::SeqCst) {
+            return Err(StoreError::OutcomeUnknown("the answer is lost".into()));
+        }
         answer
     }
 
-    async fn run_each(&self, commands: Vec<(&LockName, Command)>) -> Vec<Answer> {
-        if commands.iter().any(|(_, command)| matches!(command, Command::RenewKept(..))) {
-            self.renewals.lock().unwrap().push(commands.len());
+    async fn renew_each(&self, renewals: Vec<(&LockName, Command)>) -> Vec<Answer> {
+        if renewals.iter().any(|(_, command)| matches!(command, Command::RenewKept(..))) {
+            self.renewals.lock().unwrap().push(renewals.len());
         }
         if self.down.load(Ordering::SeqCst) {
-            return commands.iter().map(|_| Err(StoreError::OutcomeUnknown("the store is down".into()))).collect();
+            return renewals.iter().map(|_| Err(StoreError::OutcomeUnknown("the store is down".into()))).collect();
         }
-        self.inner.run_each(commands).await
+        self.inner.renew_each(renewals).await
     }
 
     fn post(&self, name: &LockName, command: Command) {

@@ -13,8 +13,7 @@ use fencepost::testing::{
     },
     locks::{
         Hub, Locks,
-        keepalive::{AttachLease, FromClient, ToClient},
-        session::{SessionError, keep_alive},
+        keepalive::{AttachLease, FromClient, SessionError, ToClient, keep_alive},
     },
     store::memory::MemoryStore,
 };
@@ -63,7 +62,7 @@ impl Bench {
             }
         });
         let inbound = inbound.map(Ok::<_, Infallible>);
-        let messages: Messages = Box::pin(keep_alive(locks.clone(), (), inbound, Duration::ZERO));
+        let messages: Messages = Box::pin(keep_alive(locks.clone(), inbound, Duration::ZERO));
         Self { store, locks, client, noise, messages }
     }
 

@@ -140,7 +140,7 @@ pub(crate) async fn many_leases_are_renewed_together_each_with_its_own_outcome(b
     }
     let each = async |command: &dyn Fn(LeaseId) -> Command| {
         let commands = leases.iter().map(|(lock, grant)| (lock, command(grant.lease_id))).collect();
-        let answers = bench.store().run_each(commands).await.into_iter();
+        let answers = bench.store().renew_each(commands).await.into_iter();
         answers.map(|answer| answer.unwrap().of::<RenewOutcome>().unwrap().outcome).collect::<Vec<_>>()
     };
     let attachment = attachment(1);

@@ -186,10 +186,10 @@ async fn waiters_survive_a_restart_that_keeps_the_data() {
 async fn an_invalid_page_token_is_refused() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
-    for page_token in ["ffffffffffffffff.0", "20.0", "0", "x.0", "0.x", "0.1"] {
+    for page_token in ["ffffffffffffffff.0", "8.0", "0", "x.0", "0.x", "0.1"] {
         let request = v1::ListRequest { page_token: page_token.into(), ..v1::ListRequest::default() };
         assert_refused(server.client().list(request).await, Code::InvalidArgument, "INVALID_FIELD");
     }
-    let request = v1::ListRequest { page_token: "1f.0".into(), ..v1::ListRequest::default() };
+    let request = v1::ListRequest { page_token: "7.0".into(), ..v1::ListRequest::default() };
     within(server.client().list(request)).await.unwrap();
 }

@@ -292,10 +292,10 @@ impl<C: NodeClient> Driver<C> {
         self.wake.iter().for_each(|wake| wake.notify.notify_one());
     }
 
-    /// The same, after a command was submitted.
-    pub(crate) fn submitted(&self) {
+    /// The same, after so many commands were submitted.
+    pub(crate) fn submitted(&self, commands: usize) {
         for wake in &self.wake {
-            wake.submitted.fetch_add(1, Ordering::Relaxed);
+            wake.submitted.fetch_add(commands, Ordering::Relaxed);
             wake.notify.notify_one();
         }
     }

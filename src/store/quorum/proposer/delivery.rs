@@ -13,7 +13,6 @@ use crate::{
     store::{
         Notice, Notices, Timed,
         quorum::{
-            nodes::client::NodeClient,
             paxos::ballot::{Ballot, LeadId, ServerId},
             rpc::{
                 messages::{Done, Frame, Refusal},
@@ -41,17 +40,6 @@ impl Delivery {
     /// The same, of the same server.
     pub(crate) fn share(&self) -> Self {
         Self { me: self.me, notices: Arc::clone(&self.notices), transport: Arc::clone(&self.transport) }
-    }
-
-    /// The ways out of a partition through which these calls wait. To be taken before the clock is read for what it is
-    /// used for.
-    pub(crate) fn exit<'a>(&'a self, local_waiters: &'a Mutex<LocalWaiters>) -> Exit<'a> {
-        Exit { me: self.me, notices: &*self.notices, transport: &self.transport, local_waiters, since: Instant::now() }
-    }
-
-    /// Sends what there is to other servers. Never ends.
-    pub(crate) async fn run(&self, client: &impl NodeClient, nodes: usize) {
-        self.transport.run(self.me, client, nodes).await;
     }
 
     /// Hints and events may have been lost: calls, streams and watchers look for themselves.

@@ -310,6 +310,15 @@ impl<C: Connect> Store for ClusterStore<C> {
         answer
     }
 
+    async fn renew_each(&self, renewals: Vec<(&LockName, Command)>) -> Vec<Answer> {
+        let answers = match self.store() {
+            Ok(store) => Store::renew_each(&*store, renewals).await,
+            Err(why) => vec![Err(why); renewals.len()],
+        };
+        answers.iter().for_each(|answer| measure(&self.failures, answer));
+        answers
+    }
+
     fn post(&self, name: &LockName, command: Command) {
         // Without a store nothing was done that could be left behind.
         if let Ok(store) = self.store() {

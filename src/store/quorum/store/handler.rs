@@ -84,7 +84,7 @@ impl<C: NodeClient> QuorumStore<C> {
             Frame::HandOver { partition, ballot, ends } if ballot.server == from => {
                 self.membership.election.lock().gave(from, Instant::now());
                 match self.parts.get(usize::from(partition)) {
-                    Some(_) if self.is_leaving() => {
+                    Some(_) if self.membership.is_leaving() => {
                         self.delivery.transport.send(from, Frame::Declines { partition, ballot });
                     }
                     Some(part) => part.proposer.lock().take_over(ballot, ends, self.clock.now()),

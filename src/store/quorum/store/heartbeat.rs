@@ -81,7 +81,7 @@ impl<C: NodeClient> QuorumStore<C> {
         Heartbeat {
             count: self.membership.next_heartbeat(),
             watches: self.delivery.notices.is_watched(),
-            leaves: self.is_leaving(),
+            leaves: self.membership.is_leaving(),
             left: self.membership.has_left(),
             leads: self.parts.iter().filter_map(|part| Some(part.proposer.lock().lead()?.led(now))).collect(),
             notices: self.delivery.transport.notices_sent(),
@@ -103,7 +103,7 @@ impl<C: NodeClient> QuorumStore<C> {
                 .map(|(server, it)| (server, it.watches, it.count, mine(&it.notices)))
                 .collect();
             let leaders: Vec<_> = (0..self.driver.mark.partitions).map(|at| election.leader(at, now)).collect();
-            let heirs = election.heirs(self.is_leaving(), now);
+            let heirs = election.heirs(self.membership.is_leaving(), now);
             (living, election.gateways(now).into_iter().collect(), heartbeats, leaders, heirs)
         };
         for (server, watches, count, sent) in heartbeats {

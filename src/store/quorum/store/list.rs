@@ -2,7 +2,7 @@
 
 use super::{
     QuorumStore,
-    router::{NotDone, no_leader, not_done, strange, unheard},
+    router::{NotDone, no_leader, strange, unheard},
 };
 use crate::{
     domain::{limits::ANSWER_TIME_MAX, name::LockName, outcome::LockView, time::StoreTime},
@@ -89,19 +89,16 @@ impl<C: NodeClient> QuorumStore<C> {
         room: &mut Room,
         reads: &mut Vec<oneshot::Receiver<()>>,
     ) -> Result<Option<(Option<usize>, Ballot)>, StoreError> {
-        let mut proposer = self.parts[at.partition].proposer.lock();
-        let now = self.clock.now();
-        let Some(lead) = proposer.lead() else { return Ok(None) };
-        if let Some(why) = lead.refusal(now) {
-            return Err(not_done(why).into());
-        }
-        let ballot = lead.ballot();
-        at.check(ballot)?;
-        let (reply, read) = oneshot::channel();
-        reads.push(read);
-        let (locks, now) = lead.read(now, reply);
-        let next = locks.scan(at.slot, &mut room.budget, room.limit, prefix, now, &mut room.locks);
-        Ok(Some((next, ballot)))
+        let scanned = self.at_lead(at.partition, |lead, now, _| {
+            let ballot = lead.ballot();
+            at.check(ballot)?;
+            let (reply, read) = oneshot::channel();
+            reads.push(read);
+            let (locks, now) = lead.read(now, reply);
+            let next = locks.scan(at.slot, &mut room.budget, room.limit, prefix, now, &mut room.locks);
+            Ok((next, ballot))
+        })?;
+        scanned.transpose()
     }
 
     async fn list_there(

@@ -75,7 +75,7 @@ impl<C: NodeClient> QuorumStore<C> {
         // have begun its campaign just before this server would. If it dies at once, it is suspected once its promises
         // are seen.
         let is_led_anew = leader.is_some_and(|known| known.ballot > highest);
-        let is_due = !self.is_leaving() && !is_led_anew && election.is_due(partition, Instant::now());
+        let is_due = !self.membership.is_leaving() && !is_led_anew && election.is_due(partition, Instant::now());
         is_due.then_some(highest)
     }
 }

@@ -7,6 +7,7 @@ mod list;
 mod maintenance;
 mod partitions;
 mod reconfigure;
+mod renewals;
 mod router;
 mod single_node;
 
@@ -63,22 +64,6 @@ pub struct QuorumStore<C> {
     loss: watch::Sender<Option<Arc<Loss>>>,
 }
 
-/// Guards an acquire in flight. Dropped so, or with an unknown outcome, it is cleaned up.
-struct CleanupGuard<'a> {
-    chores: &'a Chores,
-    name: &'a LockName,
-    call: Call,
-    is_over: bool,
-}
-
-impl Drop for CleanupGuard<'_> {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.chores.add(Chore(self.name.clone(), Command::DropCall(self.call)));
-        }
-    }
-}
-
 impl<C: NodeClient> QuorumStore<C> {
     /// A store of the cluster that `mark` describes, which leads nothing yet: [`Self::run`] campaigns for the lead.
     pub fn new(client: C, mark: Mark, clock: Arc<dyn Clock>, limits: &Limits, notices: Arc<dyn Notices>) -> Self {
@@ -117,7 +102,7 @@ impl<C: NodeClient> QuorumStore<C> {
     async fn run_without_chores(&self) {
         let nodes = self.driver.nodes();
         let each = (0..nodes).map(|node| join3(self.driver.serve(node, self), self.heartbeat(node), self.hear(node)));
-        let transport = self.delivery.run(&self.driver.client, nodes);
+        let transport = self.delivery.transport.run(self.delivery.me, &self.driver.client, nodes);
         join4(join_all(each), transport, self.tend(), self.begin_memberships()).await;
     }
 
@@ -166,13 +151,11 @@ impl<C: NodeClient> QuorumStore<C> {
         self.chores.done().await;
     }
 
-    /// To be taken before the clock is read for what it is used for.
+    /// The ways out of a partition. To be taken before the clock is read for what it is used for.
     fn exit(&self, partition: usize) -> Exit<'_> {
-        self.delivery.exit(&self.parts[partition].local_waiters)
-    }
-
-    fn is_leaving(&self) -> bool {
-        self.membership.is_leaving()
+        let Delivery { me, notices, transport } = &self.delivery;
+        let local_waiters = &self.parts[partition].local_waiters;
+        Exit { me: *me, notices: &**notices, transport, local_waiters, since: Instant::now() }
     }
 
     fn route(&self, name: &LockName) -> Route {
@@ -184,10 +167,7 @@ impl<C: NodeClient> QuorumStore<C> {
         if let Some(refusal) = acquire.refusal(self.clock.now()) {
             return Ok(Timed::act(|| refusal.into()));
         }
-        let mut guard = CleanupGuard { chores: &self.chores, name, call: acquire.call, is_over: false };
-        let answer = self.execute(name, Command::Acquire(acquire)).await;
-        guard.is_over = answer.as_ref().map_or_else(StoreError::is_nothing_done, |_| true);
-        answer
+        self.execute(name, Command::Acquire(acquire)).await
     }
 
     /// Claims. While the leader changes a claim may fail; the call waits on, and claims again when a leader is known.
@@ -242,6 +222,10 @@ impl<C: NodeClient> Store for QuorumStore<C> {
             Command::GiveUp(call) => self.give_up(name, call).await,
             command => self.execute(name, command).await,
         }
+    }
+
+    async fn renew_each(&self, renewals: Vec<(&LockName, Command)>) -> Vec<Answer> {
+        self.renew_all(renewals).await
     }
 
     fn post(&self, name: &LockName, command: Command) {

@@ -32,7 +32,7 @@ impl<C: NodeClient> QuorumStore<C> {
             let has_led = proposer.lead().is_some();
             proposer.resign(now, &before.exit(usize::from(number)));
             let mut next = proposer.among_others();
-            if has_led && !before.is_leaving() {
+            if has_led && !before.membership.is_leaving() {
                 next.campaign(membership.election.lock().highest(number), now);
             }
             Part {

@@ -15,22 +15,34 @@ use crate::{
             nodes::client::NodeClient,
             paxos::ballot::{Ballot, LeadId},
             proposer::{
-                delivery::{Confirmed, ReplyTo},
-                leading::Job,
+                delivery::{Confirmed, Exit, ReplyTo},
+                leading::{Job, Lead},
                 local_waiters::QueuePosition,
                 route::{HashedName, Route},
             },
-            rpc::messages::{Done, Refusal, Work},
+            rpc::{
+                messages::{Done, Refusal, Work},
+                transport::Forwarded,
+            },
         },
     },
 };
 use std::pin::pin;
 use tokio::{
     sync::oneshot,
-    time::{Instant, timeout, timeout_at},
+    time::{Instant, timeout_at},
 };
 
+/// A command that a leader was given, and that no majority is known to have yet.
+pub(super) enum Given<'a> {
+    /// This server leads.
+    Here(oneshot::Receiver<Result<Confirmed, Refusal>>),
+    /// Another server leads, which was sent the command at this time.
+    There(Known, Instant, Forwarded<'a>),
+}
+
 /// Why work was not done at a leader.
+#[derive(Clone)]
 pub(super) enum NotDone {
     /// Certainly nothing was done, and another leader may do it in a moment.
     NotThere(StoreError),
@@ -74,7 +86,7 @@ impl<C: NodeClient> QuorumStore<C> {
     }
 
     /// Waits for a leader, for a command that none was there for.
-    async fn execute_at_next_leader(
+    pub(super) async fn execute_at_next_leader(
         &self,
         name: &LockName,
         route: Route,
@@ -95,60 +107,83 @@ impl<C: NodeClient> QuorumStore<C> {
     }
 
     async fn execute_once(&self, name: &LockName, route: Route, command: &Command) -> Result<Confirmed, NotDone> {
-        let (reply, outcome) = oneshot::channel();
-        if !self.submit_here(name, route, command, reply)? {
-            return self.execute_at_leader(name, route.partition, command).await;
-        }
-        self.driver.submitted();
-        match timeout(ANSWER_TIME_MAX, outcome).await {
-            Ok(Ok(confirmed)) => confirmed.map_err(not_done),
-            // The leader is dropped only with this store.
-            Ok(Err(_)) => Err(not_done(Refusal::Deposed)),
-            Err(_) => {
-                let who =
-                    if self.has_one_node() { "Redis did not answer" } else { "no majority of the nodes answered" };
-                Err(NotDone::Fails(StoreError::OutcomeUnknown(format!("{who} within {ANSWER_TIME_MAX:?}"))))
-            }
-        }
+        let until = Instant::now() + ANSWER_TIME_MAX;
+        let Route { partition, hash } = route;
+        let given =
+            match self.at_lead(partition, |lead, now, exit| self.submit(lead, now, exit, (name, hash, command)))? {
+                Some(here) => {
+                    self.driver.submitted(1);
+                    here
+                }
+                None => self.send(partition, self.leader_of(partition)?, name, command),
+            };
+        self.confirmed(partition, given, until).await
     }
 
-    /// Hands a command to this server's own lead. False if it has none.
-    fn submit_here(
+    /// Acts on this server's own lead of a partition. `None` if it has none.
+    pub(super) fn at_lead<R>(
         &self,
-        name: &LockName,
-        Route { partition, hash }: Route,
-        command: &Command,
-        reply: oneshot::Sender<Result<Confirmed, Refusal>>,
-    ) -> Result<bool, NotDone> {
+        partition: usize,
+        act: impl FnOnce(&mut Lead, StoreTime, &Exit<'_>) -> R,
+    ) -> Result<Option<R>, NotDone> {
         let mut proposer = self.parts[partition].proposer.lock();
         let exit = self.exit(partition);
         // Read under the mutex: within a partition, time never goes back.
         let now = self.clock.now();
-        let Some(lead) = proposer.lead() else { return Ok(false) };
-        if let Some(why) = lead.refusal(now) {
-            return Err(not_done(why));
+        let Some(lead) = proposer.lead() else { return Ok(None) };
+        match lead.refusal(now) {
+            Some(why) => Err(not_done(why)),
+            None => Ok(Some(act(lead, now, &exit))),
         }
-        let (from, not_after) = (self.delivery.me, lead.time(now).after(COMMAND_WINDOW));
-        let (lock, reply_to) = (HashedName { name: name.clone(), hash }, ReplyTo::Caller(reply, exit.since));
-        lead.submit(Job { lock, command: command.clone(), from, not_after, reply_to }, now, &exit);
-        Ok(true)
     }
 
-    async fn execute_at_leader(
+    /// Gives a command to this server's own lead. The nodes are not woken.
+    pub(super) fn submit(
         &self,
-        name: &LockName,
-        partition: usize,
-        command: &Command,
-    ) -> Result<Confirmed, NotDone> {
-        let known = self.leader_of(partition)?;
+        lead: &mut Lead,
+        now: StoreTime,
+        exit: &Exit<'_>,
+        (name, hash, command): (&LockName, u64, &Command),
+    ) -> Given<'_> {
+        let (reply, outcome) = oneshot::channel();
+        let (from, not_after) = (self.delivery.me, lead.time(now).after(COMMAND_WINDOW));
+        let (lock, reply_to) = (HashedName { name: name.clone(), hash }, ReplyTo::Caller(reply, exit.since));
+        lead.submit(Job { lock, command: command.clone(), from, not_after, reply_to }, now, exit);
+        Given::Here(outcome)
+    }
+
+    /// Sends a command to another server that leads.
+    pub(super) fn send(&self, partition: usize, known: Known, name: &LockName, command: &Command) -> Given<'_> {
         // What a lease has left counts from before the frame leaves.
         let sent = Instant::now();
-        match self.forward(partition, known, Work::Run(name.clone(), command.clone())).await? {
-            Done::Outcome { outcome, queue_position: number, ahead } => {
-                let queue_position = QueuePosition { ballot: known.ballot, number, ahead };
-                Ok(Confirmed { outcome: Timed { sent, outcome }, queue_position })
-            }
-            other => Err(strange(&other)),
+        Given::There(known, sent, self.begin_to_forward(partition, known, Work::Run(name.clone(), command.clone())))
+    }
+
+    /// Waits until a majority has what a leader was given.
+    pub(super) async fn confirmed(
+        &self,
+        partition: usize,
+        given: Given<'_>,
+        until: Instant,
+    ) -> Result<Confirmed, NotDone> {
+        match given {
+            Given::Here(outcome) => match timeout_at(until, outcome).await {
+                Ok(Ok(confirmed)) => confirmed.map_err(not_done),
+                // The leader is dropped only with this store.
+                Ok(Err(_)) => Err(not_done(Refusal::Deposed)),
+                Err(_) => {
+                    let who =
+                        if self.has_one_node() { "Redis did not answer" } else { "no majority of the nodes answered" };
+                    Err(NotDone::Fails(StoreError::OutcomeUnknown(format!("{who} within {ANSWER_TIME_MAX:?}"))))
+                }
+            },
+            Given::There(known, sent, forwarded) => match self.reply(partition, known, forwarded, until).await? {
+                Done::Outcome { outcome, queue_position: number, ahead } => {
+                    let queue_position = QueuePosition { ballot: known.ballot, number, ahead };
+                    Ok(Confirmed { outcome: Timed { sent, outcome }, queue_position })
+                }
+                other => Err(strange(&other)),
+            },
         }
     }
 
@@ -159,10 +194,25 @@ impl<C: NodeClient> QuorumStore<C> {
 
     /// Forwards some work to another server, the leader of a partition.
     pub(super) async fn forward(&self, partition: usize, known: Known, work: Work) -> Result<Done, NotDone> {
+        let until = Instant::now() + ANSWER_TIME_MAX;
+        self.reply(partition, known, self.begin_to_forward(partition, known, work), until).await
+    }
+
+    fn begin_to_forward(&self, partition: usize, known: Known, work: Work) -> Forwarded<'_> {
         let lead = LeadId { partition: u16::try_from(partition).unwrap_or(u16::MAX), ballot: known.ballot };
         let not_after = known.at(self.clock.now()).after(COMMAND_WINDOW);
-        let forwarded = self.delivery.transport.forward(known.ballot.server, lead, not_after, work);
-        match timeout(ANSWER_TIME_MAX, forwarded.reply()).await {
+        self.delivery.transport.forward(known.ballot.server, lead, not_after, work)
+    }
+
+    /// Waits for the reply to what was forwarded.
+    async fn reply(
+        &self,
+        partition: usize,
+        known: Known,
+        forwarded: Forwarded<'_>,
+        until: Instant,
+    ) -> Result<Done, NotDone> {
+        match timeout_at(until, forwarded.reply()).await {
             Ok(Some((now, result))) => {
                 self.note_time(partition, known.ballot, now);
                 if result == Err(Refusal::NotLeader) {
@@ -200,7 +250,7 @@ impl<C: NodeClient> QuorumStore<C> {
     }
 }
 
-pub(super) fn not_done(why: Refusal) -> NotDone {
+fn not_done(why: Refusal) -> NotDone {
     match why {
         Refusal::NotLeader => NotDone::NotThere(no_leader()),
         Refusal::TooLate => NotDone::Fails(StoreError::TooLate),

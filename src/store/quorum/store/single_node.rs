@@ -136,7 +136,7 @@ impl<C: NodeClient> QuorumStore<C> {
         let mut proposer = part.proposer.lock();
         let exit = self.exit(at);
         let now = self.clock.now();
-        let begun = proposer.begins_membership(&situation, (self.is_leaving(), now), &exit);
+        let begun = proposer.begins_membership(&situation, (self.membership.is_leaving(), now), &exit);
         if begun == Begun::Recalled {
             self.begin_to_lead(at, &mut proposer, now, &exit);
         }

@@ -77,9 +77,9 @@ pub(super) fn keys(keys: &Keys, request: &NodeRequest, names: &mut Vec<Arg>) {
     match request {
         Request::Promise(_) => {}
         Request::Write { .. } | Request::Read { .. } => names.push(partition.key("c")),
-        Request::Stage { position, transfer, .. } => names.push(partition.key(&staged(position, *transfer))),
+        Request::Stage { position, transfer, .. } => names.push(partition.key(staged(position, *transfer))),
         Request::Admit { position, transfer, .. } => {
-            names.extend([partition.key("c"), partition.key(&staged(position, *transfer))]);
+            names.extend([partition.key("c"), partition.key(staged(position, *transfer))]);
         }
         Request::Classic(step) => {
             names.extend([partition.key([b"k:", &*step.key].concat()), Arg::from(&*step.key)]);

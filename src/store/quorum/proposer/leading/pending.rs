@@ -47,7 +47,7 @@ impl Lead {
     pub(super) fn let_out(&mut self, held: Pending, exit: &Exit<'_>) {
         match held {
             Pending::Outcome { reply_to, now, outcome, queue_position } => {
-                exit.outcome(reply_to, now, outcome, queue_position)
+                exit.outcome(reply_to, now, outcome, queue_position);
             }
             Pending::Claimed { call, claimed } => exit.claimed(call, *claimed),
             Pending::Presented { server, call, outcome, queue_position } => {

@@ -168,7 +168,7 @@ impl Lead {
     pub(super) fn apply_time(&mut self, lock: &HashedName, now: StoreTime, exit: &Exit<'_>) {
         let (locks, mut turns) = self.turns_of(self.ballot.server, self.time.at(now), exit);
         locks.with_lock(&lock.name, lock.hash, |slot, sequencer| {
-            turns.run(slot, sequencer, "", |turn| turn.apply_time())
+            turns.run(slot, sequencer, "", |turn| turn.apply_time());
         });
     }
 
