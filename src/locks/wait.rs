@@ -80,8 +80,8 @@ impl AcquireCall {
     }
 }
 
-/// Has the store clean up after a call that was dropped, or that ended with an unknown outcome. It is the only guard of a
-/// call: armed before the first command is sent, so that there is no await at which the call leaves something behind.
+/// Has the store clean up after a call that was dropped, or that ended with an unknown outcome. It is the only guard of
+/// a call: armed before the first command is sent, so that there is no await at which the call leaves something behind.
 struct Cleanup<'a, S: Store> {
     store: &'a S,
     name: &'a LockName,

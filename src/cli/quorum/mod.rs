@@ -66,7 +66,10 @@ pub(crate) struct CreateArgs {
     store: StoreArgs,
 
     /// Into how many partitions to divide the lock names; they never change. A server leads none if there are fewer
-    #[arg(long, value_name = "COUNT", default_value_t = PARTITIONS, value_parser = clap::value_parser!(u16).range(1..=PARTITIONS_MAX))]
+    #[arg(
+        long, value_name = "COUNT", default_value_t = PARTITIONS,
+        value_parser = clap::value_parser!(u16).range(1..=PARTITIONS_MAX)
+    )]
     partitions: u16,
 }
 

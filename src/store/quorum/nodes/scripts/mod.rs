@@ -3,8 +3,8 @@
 //! The scripts do what [`paxos::node`](crate::store::quorum::paxos::node) does, request by request. What they keep of
 //! partition 3 is under keys that begin with `{fp}:q3:` (`lua/head.lua`), what the node knows of its cluster under
 //! `{fp}:node`, the prefix of classic keys under `{fp}:classic`, and what servers tell each other in the hash
-//! `{fp}:servers`, by their ids. Each call names every key that its script touches. Writes and promises for many partitions go in one run of their script; each gets its
-//! own answer.
+//! `{fp}:servers`, by their ids. Each call names every key that its script touches. Writes and promises for many
+//! partitions go in one run of their script; each gets its own answer.
 
 mod bytes;
 mod reply;
@@ -33,19 +33,19 @@ pub const STAGED_SECONDS: u64 = 60;
 /// A script with the parts that all but marks begin with. The first line makes Redis refuse the whole
 /// script where it would refuse one of its commands: without memory, without enough replicas, as a replica.
 macro_rules! script {
-    ($name:literal) => {
+    ($($name:literal),+) => {
         Script::new(concat!(
             "#!lua\n",
             include_str!("../lua/head.lua"),
             include_str!("../lua/kept.lua"),
-            include_str!(concat!("../lua/", $name))
+            $(include_str!(concat!("../lua/", $name))),+
         ))
     };
 }
 
 static MARK: Script = Script::new(concat!("#!lua\n", include_str!("../lua/mark.lua")));
 static PROMISE: Script = script!("promise.lua");
-static WRITE: Script = script!("write.lua");
+static WRITE: Script = script!("batch.lua", "write.lua");
 static READ: Script = script!("read.lua");
 static STAGE: Script = script!("stage.lua");
 static ADMIT: Script = script!("admit.lua");
