@@ -24,8 +24,8 @@ FEATURES := --features fencepost-client/testing
 
 .PHONY: help setup test quick fmt lint unit server test-clients test-python test-typescript test-go test-java \
     test-guards start-clients drivers interop redis-million redis-scale idle-connections protocol-long quorum-worlds \
-    takeover mutants schedules fuzz torture torture-slice torture-long torture-build doc deny advisories \
-    proto-baseline run image image-check image-login image-push sbom dist publish
+    takeover mutants schedules fuzz engines matrix matrix-slice torture torture-slice torture-long torture-build \
+    doc deny advisories proto-baseline run image image-check image-login image-push sbom dist publish
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,7 +34,7 @@ run: ## Build and start a server on 127.0.0.1:7420
 	cargo run --release -- serve
 
 test: setup ## Run all checks that a change has to pass
-	$(MAKE) --no-print-directory fmt lint unit torture-slice test-clients interop doc deny
+	$(MAKE) --no-print-directory fmt lint unit matrix-slice torture-slice test-clients interop doc deny
 
 # Part of `test`. Needs no program beside cargo and git, so no `setup`.
 quick: fmt lint ## Run format, clippy, unit tests of the library and the binary, and tidy: before each commit
@@ -50,9 +50,19 @@ lint: ## Run clippy; warnings are errors
 	cargo clippy --locked --workspace $(FEATURES) --all-targets -- -D warnings
 
 # Tests wait for real servers and real leases more than they compute: one for each core would leave the cores idle.
-unit: export RUST_TEST_THREADS ?= 4
+unit matrix matrix-slice: export RUST_TEST_THREADS ?= 4
 unit: ## Run all tests: rules, server over real sockets, compatibility of the API, repository
 	cargo test --locked --workspace $(FEATURES)
+
+engines: setup ## Fetch the newer Redis and the Valkey on which `matrix` runs tests, and see that they run
+	.ci/engines
+
+# Only the slice is part of `test`.
+matrix: engines torture-build ## Run the tests of the store, and torture, on each supported Redis and on Valkey
+	.ci/matrix all $(FEATURES)
+
+matrix-slice: engines torture-build ## Run what depends most on the engine on a newer Redis and on Valkey, for each change
+	.ci/matrix slice $(FEATURES)
 
 # What `test-clients` leaves for `interop`, without its tests.
 drivers: setup ## Build the drivers for `interop` in all languages but Rust

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Starts real stores for the tests of the guards: PostgreSQL, MariaDB and Redis, from Debian's packages postgresql,
-mariadb-server and redis-server. They listen on free ports of 127.0.0.1 and keep their data in a temporary folder.
+mariadb-server and redis-server (or the program that FENCEPOST_REDIS_SERVER names). They listen on free ports of
+127.0.0.1 and keep their data in a temporary folder.
 
     clients/stores.py                   starts all
     clients/stores.py postgres redis    starts these
@@ -131,7 +132,7 @@ class Stores:
         return {"host": HOST, "port": port, "user": NAME, "password": NAME, "database": NAME}
 
     def redis(self):
-        server = program("redis-server")
+        server = os.environ.get("FENCEPOST_REDIS_SERVER") or program("redis-server")
 
         def is_ready(port):
             try:

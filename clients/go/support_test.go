@@ -4,6 +4,7 @@ package fencepost_test
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"net"
@@ -23,7 +24,8 @@ func startRedis(t *testing.T) (url string, process *os.Process) {
 	must(t, err)
 	port := listener.Addr().(*net.TCPAddr).Port
 	must(t, listener.Close())
-	redis := exec.Command("redis-server", "--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--save", "",
+	program := cmp.Or(os.Getenv("FENCEPOST_REDIS_SERVER"), "redis-server")
+	redis := exec.Command(program, "--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--save", "",
 		"--appendonly", "no", "--dir", t.TempDir())
 	output, err := redis.StdoutPipe()
 	must(t, err)

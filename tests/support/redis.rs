@@ -89,6 +89,18 @@ impl Redis {
         Self::start_with_files(args, &[])
     }
 
+    /// Starts a cluster of one node, which has all slots.
+    pub(crate) fn start_cluster(args: &[&str]) -> Self {
+        let redis = Self::start(&[&["--cluster-enabled", "yes"], args].concat());
+        redis.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).text();
+        let started = Instant::now();
+        while !redis.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok") {
+            assert!(started.elapsed() < START_MAX, "the cluster does not serve: {}", redis.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        redis
+    }
+
     /// Starts a Redis with these files in its folder, such as an earlier `dump.rdb`.
     pub(crate) fn start_with_files(args: &[&str], files: &[(&str, &[u8])]) -> Self {
         Self::start_in(args, files, &Env::new())

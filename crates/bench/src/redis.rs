@@ -82,8 +82,12 @@ impl Redis {
     /// Its version and its persistence settings.
     pub(super) async fn description(&self) -> Result<String> {
         let info = self.info().await?;
-        let version =
-            info.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap_or("?").trim().to_owned();
+        let field = |name: &str| info.lines().find_map(|line| Some(line.strip_prefix(name)?.trim()));
+        // Valkey gives the version of Redis that it is compatible with as well.
+        let version = match field("valkey_version:") {
+            Some(valkey) => format!("Valkey {valkey}"),
+            None => format!("Redis {}", field("redis_version:").unwrap_or("?")),
+        };
         let mut monitor = self.monitor.clone();
         let mut setting = async |name: &str| {
             let answer: Result<(String, String), _> =

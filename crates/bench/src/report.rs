@@ -136,7 +136,7 @@ impl Report {
             machine["cpu"].as_str().unwrap_or("unknown")
         );
         if let Some(redis) = self.about["redis"].as_str() {
-            _ = write!(text, ", Redis {redis}");
+            _ = write!(text, ", {redis}");
         }
         if cfg!(debug_assertions) {
             text.push_str("\nnot an optimised build: the figures are meaningless");

@@ -1,6 +1,6 @@
 //! The configuration of a history. It determines the plan of faults and all choices of the clients.
 
-use crate::{faults::FaultKind, topology::Topology};
+use crate::{faults::FaultKind, redis, topology::Topology};
 use fencepost_torture::history::Bounds;
 use std::{
     path::{Path, PathBuf},
@@ -23,6 +23,7 @@ pub(crate) struct Config {
 impl Config {
     /// The command line that repeats this history.
     pub(crate) fn args(&self) -> Vec<String> {
+        let engine = std::env::var(redis::PROGRAM).ok().map(|program| format!("{}={program}", redis::PROGRAM));
         let words = [
             "torture".to_owned(),
             "run".to_owned(),
@@ -31,7 +32,7 @@ impl Config {
             format!("--kinds={}", self.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(",")),
             format!("--duration={}", humantime::format_duration(self.duration)),
         ];
-        words.into()
+        engine.into_iter().chain(words).collect()
     }
 
     pub(crate) fn socket(&self, name: &str) -> PathBuf {

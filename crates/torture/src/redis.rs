@@ -6,6 +6,7 @@ use crate::{
 };
 use anyhow::{Context, Result, bail};
 use std::{
+    ffi::OsString,
     fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -18,6 +19,13 @@ use tokio::{
 const START_MAX: Duration = Duration::from_secs(15);
 /// The directory of Redis' append-only file.
 const AOF: &str = "appendonlydir";
+
+/// The variable that names another program than the `redis-server` of the path: another version, or Valkey.
+pub(crate) const PROGRAM: &str = "FENCEPOST_REDIS_SERVER";
+
+fn program() -> OsString {
+    std::env::var_os(PROGRAM).unwrap_or("redis-server".into())
+}
 
 pub(crate) struct Redis {
     /// Its name in histories.
@@ -40,7 +48,7 @@ impl Redis {
         let words = words.split_whitespace().flat_map(|word| {
             if word == "--save" { vec!["--save".to_owned(), String::new()] } else { vec![word.to_owned()] }
         });
-        let spec = ProcessSpec::new("redis-server").args(words).args(["--unixsocket"]).args([&socket]);
+        let spec = ProcessSpec::new(program()).args(words).args(["--unixsocket"]).args([&socket]);
         let spec = spec.args(["--dir"]).args([&own]).env(env);
         let redis = Self { name: name.to_owned(), socket, folder: own, spec, process: Mutex::new(None) };
         redis.ensure_running().await?;

@@ -95,7 +95,7 @@ fn a_replica_is_an_error_and_a_primary_with_replicas_is_a_warning() {
 
 #[tokio::test]
 async fn a_cluster_node_is_refused_with_the_remedy() {
-    let redis = Redis::start(&["--cluster-enabled", "yes"]);
+    let redis = Redis::start_cluster(&[]);
     // All slots are on one node, so that scripts would run.
     redis.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
     until(|| async { redis.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok") }).await;

@@ -151,7 +151,7 @@ async fn a_replica_and_a_cluster_node_are_refused() {
     let wanted = format!("127.0.0.1:{}", primary.port);
     refused_because(&kept, &wanted).await;
 
-    let node = Redis::start(&["--cluster-enabled", "yes"]);
+    let node = Redis::start_cluster(&[]);
     let kept = Kept::to_url(&node.url());
     refused_because(&kept, "cluster mode").await;
 }

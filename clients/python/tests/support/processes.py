@@ -91,7 +91,8 @@ class Redis(Process):
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
-        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
+        program = os.environ.get("FENCEPOST_REDIS_SERVER", "redis-server")
+        command = [program, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
         super().__init__(command, folder / "log")
         wait_for(self._listens, "Redis listens")
         self.url = f"redis://127.0.0.1:{self.port}"

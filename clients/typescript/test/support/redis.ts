@@ -21,7 +21,8 @@ export async function redis(t: TestContext): Promise<RunningRedis> {
     const port = await freePort();
     const folder = mkdtempSync(join(tmpdir(), "fencepost-redis-"));
     const more = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder];
-    const child = spawn("redis-server", ["--port", String(port), ...more], { stdio: "ignore" });
+    const program = process.env["FENCEPOST_REDIS_SERVER"] ?? "redis-server";
+    const child = spawn(program, ["--port", String(port), ...more], { stdio: "ignore" });
     const ended = once(child, "close");
     const kill = () => child.kill("SIGKILL");
     process.once("exit", kill);

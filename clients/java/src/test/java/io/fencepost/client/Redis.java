@@ -38,8 +38,9 @@ public final class Redis implements AutoCloseable {
 
   /** Returns null if the process ended, because another one took the port. */
   private static Redis startOn(int port) throws IOException, InterruptedException {
+    String program = System.getenv().getOrDefault("FENCEPOST_REDIS_SERVER", "redis-server");
     Process process = new ProcessBuilder(
-            "redis-server", "--port", "" + port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
+            program, "--port", "" + port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
         .redirectOutput(ProcessBuilder.Redirect.DISCARD)
         .redirectError(ProcessBuilder.Redirect.DISCARD)
         .start();
