@@ -98,8 +98,8 @@ const PARAMETERS_SHOWN: &str = "?***";
 pub enum StoreUrl {
     /// In this process. They are lost when it ends, and other servers do not see them.
     Memory,
-    /// In a majority of the Redis servers at these URLs, or in the only one, which Sentinels or a Redis Cluster may name,
-    /// shared by all servers that use them. The URLs may contain passwords, which are never printed.
+    /// In a majority of the Redis servers at these URLs, or in the only one, which Sentinels or a Redis Cluster may
+    /// name, shared by all servers that use them. The URLs may contain passwords, which are never printed.
     Redis(Vec<String>),
 }
 

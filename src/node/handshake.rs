@@ -41,8 +41,8 @@ impl ServerInfo {
     }
 }
 
-/// Asks a Redis that was entered like this URL what it is. The error says why it cannot be used and what to do. Dropped,
-/// it leaves nothing behind.
+/// Asks a Redis that was entered like this URL what it is. The error says why it cannot be used and what to do.
+/// Dropped, it leaves nothing behind.
 pub(super) async fn greet(connection: &mut MultiplexedConnection, url: &RedisUrl) -> Result<ServerInfo, String> {
     let mut questions = redis::Pipeline::with_capacity(6);
     // Only PING is refused while Redis loads its data or a script keeps it busy.
@@ -142,7 +142,8 @@ fn judge(server: &str, replication: &str) -> Result<ServerInfo, String> {
     Ok(ServerInfo { name, version, run_id, master_replid, takes_headers: true })
 }
 
-/// Whether a Redis may be used by this URL. One alone is not asked where its slots are, and in a Redis Cluster they move.
+/// Whether a Redis may be used by this URL. One alone is not asked where its slots are, and in a Redis Cluster they
+/// move.
 fn fits(is_in_cluster: bool, url: &RedisUrl) -> Result<(), String> {
     match (is_in_cluster, url.is_in_cluster()) {
         (true, false) => Err(format!(

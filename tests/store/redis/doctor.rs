@@ -103,7 +103,7 @@ async fn a_cluster_node_is_refused_with_the_remedy() {
     until(|| async {
         let refused = server.client().acquire(acquire_request("a", TTL)).await;
         let status = assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE");
-        status.message().contains("cluster mode") && status.message().contains("cluster-enabled no")
+        status.message().contains("cluster mode") && status.message().contains("write redis+cluster://")
     })
     .await;
     serving(&server, false).await;

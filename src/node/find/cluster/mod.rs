@@ -1,9 +1,9 @@
 //! A Redis Cluster, of which one slot is used: its members name the primary of that slot.
 //!
-//! All keys and channels of a store have one hash tag, so they are in one slot, and the primary of that slot is the node,
-//! as the primary is that Sentinels name. Its failover, and the move of the slot to another primary, is what a failover
-//! is there. The members of the URL are asked, and with them all primaries that they tell of ([`vote`] says who is
-//! believed), so that it is enough if one member of the URL is there when a server starts.
+//! All keys and channels of a store have one hash tag, so they are in one slot, and the primary of that slot is the
+//! node, as the primary is that Sentinels name. Its failover, and the move of the slot to another primary, is what a
+//! failover is there. The members of the URL are asked, and with them all primaries that they tell of ([`vote`] says
+//! who is believed), so that it is enough if one member of the URL is there when a server starts.
 
 mod member;
 mod slot;
@@ -51,9 +51,19 @@ impl Cluster {
 
     pub(super) async fn find(&self) -> Result<RedisUrl, String> {
         let asked = Instant::now();
-        let said = self.ask(|said| counted(said).is_ok_and(Count::is_agreed)).await;
+        let said = self.ask(|said| counted(said).is_ok_and(Count::is_agreed) && self.knows_seeds(said)).await;
         self.note(asked, &said);
         self.primary(&said)
+    }
+
+    /// Whether each member of the URL has answered, or others tell of it. One that has done neither may belong to
+    /// another cluster, which then would be used by the servers that it answers first.
+    fn knows_seeds(&self, said: &[Said]) -> bool {
+        let is_told = |address: &str| views(said).flat_map(addresses_in).any(|told| told == address);
+        let is_known = |(number, seed): (usize, &RedisUrl)| {
+            said.iter().any(|said| said.number == number) || is_told(seed.address())
+        };
+        self.url.seeds.iter().enumerate().all(is_known)
     }
 
     /// The primary that these answers name. The error says who said what.
