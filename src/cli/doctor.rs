@@ -9,7 +9,7 @@ use super::{
 use crate::{
     node::{
         NodeUrl,
-        doctor::{Finding, Severity, sentinels, worst},
+        doctor::{Finding, Severity, cluster, sentinels, worst},
     },
     store::quorum::nodes::{self, keys::Keys},
 };
@@ -76,6 +76,7 @@ async fn examine(url: &NodeUrl, keys: &Keys, is_only: bool) -> (Vec<Finding>, Op
     let (mut findings, found) = match url {
         NodeUrl::Redis(url) => (Vec::new(), Ok(url.clone())),
         NodeUrl::Sentinel(url) => sentinels::examine(url).await,
+        NodeUrl::Cluster(url) => cluster::examine(url).await,
     };
     let examined = match found {
         Ok(url) => nodes::doctor::examine(&url, keys, is_only).await,

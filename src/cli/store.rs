@@ -2,7 +2,7 @@
 
 use super::exit::{COMMAND_LINE, CONFIG, Failure};
 use crate::{
-    config::{self, NO_SENTINEL_IN_A_LIST, urls_in},
+    config::{self, urls_in, why_no_list},
     domain::limits::STORE_PREFIX_DEFAULT,
     node::{NodeUrl, TlsFile, TlsFileProblem, TlsFiles},
 };
@@ -14,7 +14,7 @@ use std::{ffi::OsString, path::PathBuf};
 pub(crate) struct StoreArgs {
     // Not parsed by clap, whose error message would contain the password of an invalid URL.
     /// URL of the Redis, or URLs with commas between, as for serve: redis://[user:password@]host:port[/db],
-    /// rediss:// for TLS, or redis+sentinel://host,host,host/name
+    /// rediss:// for TLS, redis+sentinel://host,host,host/name, or redis+cluster://host,host,host
     #[arg(long, value_name = "URL", env = "FENCEPOST_STORE", hide_env_values = true)]
     store: String,
 
@@ -44,20 +44,22 @@ impl StoreArgs {
         &self.store_prefix
     }
 
-    /// The URLs with their files for TLS, which are checked. If there are several, none names Sentinels.
+    /// The URLs with their files for TLS, which are checked. If there are several, each is that of a Redis.
     pub(crate) fn urls(&self) -> Result<Vec<NodeUrl>, Failure> {
-        let urls = urls_in(&self.store).into_iter().map(NodeUrl::parse).collect::<Result<Vec<_>, _>>();
-        let urls = urls.map_err(|why| Failure::new(COMMAND_LINE, format!("--store: {why}")))?;
-        if urls.len() > 1 && urls.iter().any(|url| matches!(url, NodeUrl::Sentinel(_))) {
-            return Err(Failure::new(COMMAND_LINE, format!("--store: {NO_SENTINEL_IN_A_LIST}")));
-        }
+        let urls = urls_in(&self.store);
+        let parsed = urls.iter().map(|url| NodeUrl::parse(url)).collect::<Result<Vec<_>, _>>();
+        let parsed = parsed.and_then(|parsed| why_no_list(&urls).map_or(Ok(parsed), |why| Err(why.to_owned())));
+        let urls = parsed.map_err(|why| Failure::new(COMMAND_LINE, format!("--store: {why}")))?;
         let file = |given: &Option<OsString>| given.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from);
         let files = TlsFiles { ca: file(&self.store_ca), cert: file(&self.store_cert), key: file(&self.store_key) };
         if !files.is_empty() && !urls.iter().any(NodeUrl::tls) {
             let rule = "--store-ca, --store-cert and --store-key need a store with TLS: --store rediss://…";
             return Err(Failure::new(CONFIG, rule));
         }
-        let with_files = |url: NodeUrl| if url.tls() { url.with_tls(files.clone()) } else { Ok(url) };
+        let with_files = |url: NodeUrl| {
+            let url = url.tagged(&self.store_prefix);
+            if url.tls() { url.with_tls(files.clone()) } else { Ok(url) }
+        };
         urls.into_iter().map(with_files).collect::<Result<_, _>>().map_err(|TlsFileProblem { file, path, why }| {
             let flag = match file {
                 TlsFile::Ca => "--store-ca",

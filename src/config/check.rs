@@ -1,12 +1,12 @@
 //! Parses text into a [`Config`]. Overridden values are checked as well, and all problems are collected.
 
 use super::{
-    AdminPlace, Config, ConfigError, Listen, ListenAddress, ListenHost, LogFormat, NO_SENTINEL_IN_A_LIST,
-    PARAMETERS_SHOWN, PASSWORD_SHOWN, SCHEMES, StoreTls, StoreUrl, TlsFiles,
+    AdminPlace, Config, ConfigError, Listen, ListenAddress, ListenHost, LogFormat, PARAMETERS_SHOWN, PASSWORD_SHOWN,
+    SCHEMES, StoreTls, StoreUrl, TlsFiles,
     duration::as_written,
-    names_sentinels,
+    names_cluster,
     raw::{Problem, RawConfig, location},
-    urls_in,
+    urls_in, why_no_list,
 };
 use crate::domain::limits::{Limits, STORE_PREFIX_BYTES_MAX, TTL_CEILING, TTL_FLOOR};
 use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
@@ -84,10 +84,16 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
     {
         reader.report(key, rule);
     }
-    if reader.problems.is_empty() && !config.classic_prefix.is_empty() && config.store.urls().len() != 1 {
-        let (at, value) = (reader.effective_location("classic_prefix"), config.classic_prefix.clone());
-        let rule = "needs the one Redis that the classic clients use: --store redis://…".to_owned();
-        reader.problems.push(Problem { at, value, rule });
+    if reader.problems.is_empty() && !config.classic_prefix.is_empty() {
+        match config.store.urls() {
+            [url] if names_cluster(url) => reader.report(
+                "classic_prefix",
+                "cannot be used with a Redis Cluster: classic keys have no hash tag, so they are in other slots than \
+                 Fencepost's, and no script reaches both",
+            ),
+            [_] => {}
+            _ => reader.report("classic_prefix", "needs the one Redis that the classic clients use: --store redis://…"),
+        }
     }
     if reader.problems.is_empty()
         && let Some(own) = shared_with_own_keys(&config.classic_prefix, &config.store_prefix)
@@ -163,14 +169,15 @@ fn store(text: &str, redis_url: impl Fn(&str) -> Result<(), String>) -> Result<S
         if !SCHEMES.iter().any(|scheme| url.starts_with(scheme)) {
             return Err("no such store; there are memory: (locks in this process), redis://[user:password@]host:port\
                         [/db], or rediss:// for TLS (locks in that Redis, shared by all servers that use it), \
-                        redis+sentinel://host,host,host/name (in the Redis that these Sentinels name), and three \
-                        or five redis:// URLs, separated by commas (locks in a majority of them)"
+                        redis+sentinel://host,host,host/name (in the Redis that these Sentinels name), \
+                        redis+cluster://host,host,host (in one slot of that Redis Cluster), and three or five \
+                        redis:// URLs, separated by commas (locks in a majority of them)"
                 .to_owned());
         }
         redis_url(url)?;
     }
-    if urls.len() > 1 && urls.iter().any(|url| names_sentinels(url)) {
-        return Err(NO_SENTINEL_IN_A_LIST.to_owned());
+    if let Some(why) = why_no_list(&urls) {
+        return Err(why.to_owned());
     }
     if !NODE_COUNTS.contains(&urls.len()) {
         return Err(format!(

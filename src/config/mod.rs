@@ -98,8 +98,8 @@ const PARAMETERS_SHOWN: &str = "?***";
 pub enum StoreUrl {
     /// In this process. They are lost when it ends, and other servers do not see them.
     Memory,
-    /// In a majority of the Redis servers at these URLs, or in the only one, which Sentinels may name, shared by all
-    /// servers that use them. The URLs may contain passwords, which are never printed.
+    /// In a majority of the Redis servers at these URLs, or in the only one, which Sentinels or a Redis Cluster may name,
+    /// shared by all servers that use them. The URLs may contain passwords, which are never printed.
     Redis(Vec<String>),
 }
 
@@ -113,16 +113,33 @@ impl StoreUrl {
     }
 }
 
-/// How the URL of a node may begin: that of a Redis, or of Sentinels that know which Redis it is.
-pub(crate) const SCHEMES: [&str; 4] = ["redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://"];
+/// How the URL of a node may begin: that of a Redis, or of those who know which Redis it is.
+pub(crate) const SCHEMES: [&str; 6] =
+    ["redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://", "redis+cluster://", "rediss+cluster://"];
 /// Why a list of Redis servers names no Sentinels.
-pub(crate) const NO_SENTINEL_IN_A_LIST: &str = "names Sentinels in a list of Redis servers: a majority is made of \
+const NO_SENTINEL_IN_A_LIST: &str = "names Sentinels in a list of Redis servers: a majority is made of \
     certain servers, and none of them may be another one after a failover; give their own URLs, without Sentinel, or \
     one redis+sentinel:// URL alone (its Sentinels are separated by commas: redis+sentinel://s1,s2,s3/name)";
 
-/// Whether this URL names Sentinels.
-pub(crate) fn names_sentinels(url: &str) -> bool {
-    SCHEMES[2..].iter().any(|scheme| url.starts_with(scheme))
+/// Why a list of Redis servers names no Redis Cluster.
+const NO_CLUSTER_IN_A_LIST: &str = "names a Redis Cluster in a list of Redis servers: a majority is made of certain \
+    servers, and none of them may be another one after a failover; give one redis+cluster:// URL alone (its members are \
+    separated by commas: redis+cluster://m1,m2,m3)";
+
+/// Whether this URL names members of a Redis Cluster.
+fn names_cluster(url: &str) -> bool {
+    SCHEMES[4..].iter().any(|scheme| url.starts_with(scheme))
+}
+
+/// Why these URLs are no list of nodes, if they are not.
+pub(crate) fn why_no_list(urls: &[&str]) -> Option<&'static str> {
+    let names_sentinels = |url: &&str| SCHEMES[2..4].iter().any(|scheme| url.starts_with(scheme));
+    match urls {
+        [_] => None,
+        urls if urls.iter().any(names_sentinels) => Some(NO_SENTINEL_IN_A_LIST),
+        urls if urls.iter().any(|url| names_cluster(url)) => Some(NO_CLUSTER_IN_A_LIST),
+        _ => None,
+    }
 }
 
 /// The URLs in a text that may name several Redis servers. A comma separates two of them only before the next URL's

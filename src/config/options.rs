@@ -60,8 +60,8 @@ pub const OPTIONS: [ServerOption; 29] = [
         "store",
         "URL",
         "Where locks are kept: memory: (in this process), redis://[user:password@]host:port[/db], rediss://… (TLS), \
-         redis+sentinel://host,host,host/name (in the Redis that Sentinels name), or three or five redis:// URLs with \
-         commas between (in a majority)",
+         redis+sentinel://host,host,host/name (in the Redis that Sentinels name), redis+cluster://host,host,host (in \
+         one slot of a Redis Cluster), or three or five redis:// URLs with commas between (in a majority)",
     ),
     option("store_ca", "FILE", "PEM file with the authorities of a rediss:// store, in place of the machine's roots"),
     option("store_cert", "FILE", "PEM file with the client certificate for a rediss:// store that asks for one"),

@@ -2,7 +2,9 @@
 
 use super::{
     Arg, Incarnation, NodeError, Script, ScriptCall, ServerInfo,
+    dial::Made,
     doctor::Probe,
+    pushes,
     reply::{Action, Fault, classify, outcome},
 };
 use crate::{
@@ -20,6 +22,8 @@ use tokio::time::Instant;
 pub struct Connection {
     connection: MultiplexedConnection,
     address: Arc<str>,
+    /// Whether it leads to a member of a Redis Cluster.
+    in_cluster: bool,
     info: ServerInfo,
     incarnation: Incarnation,
     /// Why it is not used any more.
@@ -31,13 +35,13 @@ pub struct Connection {
 
 impl Connection {
     pub(super) fn new(
-        connection: MultiplexedConnection,
-        address: Arc<str>,
+        Made { connection, address }: Made,
+        in_cluster: bool,
         info: ServerInfo,
         metrics: Arc<StoreMetrics>,
     ) -> Self {
         let (incarnation, closed, attention) = (info.incarnation(), OnceLock::new(), Notify::new());
-        Self { connection, address, info, incarnation, closed, attention, metrics }
+        Self { connection, address, in_cluster, info, incarnation, closed, attention, metrics }
     }
 
     /// The incarnation of Redis when the connection was made. Redis may go on to another without closing the
@@ -103,14 +107,14 @@ impl Connection {
     }
 
     /// Publishes a message on a channel, and says how many listen there. What is published at the same time goes out in
-    /// one write.
+    /// one write. In a Redis Cluster the channel has to have the hash tag of the keys, and all listen at the primary.
     ///
     /// Answers within the response timeout. The first poll hands the message over: dropped after that, it may still be
     /// published, as it may after `OutcomeUnknown`.
     pub async fn publish(&self, channel: &str, message: &[u8]) -> Result<u64, NodeError> {
         self.ensure_open()?;
         let mut command = Cmd::with_capacity(3, channel.len() + message.len() + 16);
-        command.arg("PUBLISH").arg(channel).arg(message);
+        command.arg(pushes::publish(self.in_cluster)).arg(channel).arg(message);
         match self.send_one(&command).await.map_err(|fault| self.heed(fault))? {
             Value::Int(listeners) => Ok(listeners.unsigned_abs()),
             other => Err(NodeError::Corrupt(format!("PUBLISH was answered {other:?}"))),
@@ -148,7 +152,7 @@ impl Connection {
 
     /// Asks questions on this connection.
     pub fn probe(&self) -> Probe {
-        Probe::new(self.connection())
+        Probe::new(self.connection(), self.in_cluster)
     }
 
     /// Waits until the connection was closed, or may be dead.

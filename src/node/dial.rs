@@ -2,8 +2,8 @@
 //! it still answers, or makes another. The connection for pushes is made here too, with the same settings.
 
 use super::{
-    CONNECTIONS_PER_NODE, NodeUrl, RESPONSE_TIMEOUT, RedisUrl, TlsFileProblem, connection::Connection, find::Finder,
-    handshake, reply::connect_error,
+    CONNECTIONS_PER_NODE, NodeUrl, RESPONSE_TIMEOUT, RedisUrl, ServerInfo, TlsFileProblem, connection::Connection,
+    find::Finder, handshake, reply::connect_error,
 };
 use crate::telemetry::metrics::{RoundTrip, StoreMetrics};
 use deadpool::{
@@ -67,6 +67,20 @@ impl Dialer {
         &self.url
     }
 
+    /// Whether it leads to a member of a Redis Cluster.
+    pub(super) fn is_in_cluster(&self) -> bool {
+        self.url.settings().is_in_cluster()
+    }
+
+    /// Asks the Redis at an address what it is, which has to be the primary that was found.
+    pub(super) async fn greet(
+        &self,
+        connection: &mut MultiplexedConnection,
+        address: &str,
+    ) -> Result<ServerInfo, String> {
+        handshake::greet(connection, &self.url.settings().at(address)?).await
+    }
+
     /// Keeps what is known about the primary current. Never ends.
     pub(super) async fn follow(&self) {
         self.finder.follow(|| self.broken.send_modify(|count| *count += 1)).await;
@@ -86,12 +100,15 @@ impl Dialer {
         })?;
         let (mut connection, address) = (pooled.connection.clone(), Arc::clone(&pooled.address));
         metrics.round_trips.of(RoundTrip::Check).inc();
-        let greeted = match handshake::greet(&mut connection).await {
+        let greeted = match self.greet(&mut connection, &address).await {
             Ok(info) => handshake::prepare_scripts(&mut connection, info).await,
             Err(why) => Err(why),
         };
         match greeted {
-            Ok(info) => Ok((pooled, Connection::new(connection, address, info, Arc::clone(metrics)))),
+            Ok(info) => {
+                let made = Made { connection, address };
+                Ok((pooled, Connection::new(made, self.is_in_cluster(), info, Arc::clone(metrics))))
+            }
             Err(why) => {
                 discard(pooled);
                 Err(self.finder.explain(&address, why))

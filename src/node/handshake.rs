@@ -1,6 +1,6 @@
 //! The handshake with a Redis, on each new connection and on each check of an old one: identity and fitness.
 
-use super::{reply::connect_error, script::HEADER};
+use super::{RedisUrl, reply::connect_error, script::HEADER};
 use crate::domain::time::StoreTime;
 use deadpool_redis::redis::{self, Cmd, ErrorKind, ServerErrorKind, Value, aio::MultiplexedConnection};
 use sha1_smol::Sha1;
@@ -41,9 +41,10 @@ impl ServerInfo {
     }
 }
 
-/// Asks a Redis what it is. The error says why it cannot be used and what to do. Dropped, it leaves nothing behind.
-pub(super) async fn greet(connection: &mut MultiplexedConnection) -> Result<ServerInfo, String> {
-    let mut questions = redis::Pipeline::with_capacity(5);
+/// Asks a Redis that was entered like this URL what it is. The error says why it cannot be used and what to do. Dropped,
+/// it leaves nothing behind.
+pub(super) async fn greet(connection: &mut MultiplexedConnection, url: &RedisUrl) -> Result<ServerInfo, String> {
+    let mut questions = redis::Pipeline::with_capacity(6);
     // Only PING is refused while Redis loads its data or a script keeps it busy.
     questions
         .cmd("PING")
@@ -54,16 +55,22 @@ pub(super) async fn greet(connection: &mut MultiplexedConnection) -> Result<Serv
         .cmd("INFO")
         .arg("cluster")
         .cmd("TIME");
-    let answers = connection.send_packed_commands(&questions, 0, 5).await.map_err(|error| connect_error(&error))?;
-    let mut good = Vec::with_capacity(answers.len());
-    for answer in answers {
-        good.push(answer.extract_error().map_err(|error| connect_error(&error))?);
+    if url.is_in_cluster() {
+        questions.cmd("CLUSTER").arg("INFO");
     }
-    let [_, server, replication, cluster, time] = good.as_slice() else {
-        return Err("Redis, or a proxy before it, sent an unexpected answer".to_owned());
-    };
-    let info = judge(text(server), text(replication), text(cluster))?;
-    redis_time(time).ok_or("Redis answers TIME in an unknown format")?;
+    let count = questions.len();
+    let answers = connection.send_packed_commands(&questions, 0, count).await.map_err(|error| connect_error(&error))?;
+    let mut answers = answers.into_iter().map(|answer| answer.extract_error().map_err(|error| connect_error(&error)));
+    let mut next = || answers.next().unwrap_or_else(|| Err("Redis did not answer each question".to_owned()));
+    let (_, server, replication, cluster, time) = (next()?, next()?, next()?, next()?, next()?);
+    let is_in_cluster = field(text(&cluster), "cluster_enabled") == "1";
+    let info = judge(text(&server), text(&replication))?;
+    fits(is_in_cluster, url)?;
+    if is_in_cluster {
+        state(text(&next()?))?;
+    }
+    is_primary(text(&replication))?;
+    redis_time(&time).ok_or("Redis answers TIME in an unknown format")?;
     Ok(info)
 }
 
@@ -104,33 +111,23 @@ pub(super) async fn takes_headers(connection: &mut MultiplexedConnection) -> Res
     }
 }
 
-fn judge(server: &str, replication: &str, cluster: &str) -> Result<ServerInfo, String> {
-    let field = |section: &str, name: &str| {
-        let found = section.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
-        found.unwrap_or_default().to_owned()
+fn field<'a>(section: &'a str, name: &str) -> &'a str {
+    let mut lines = section.lines();
+    lines.find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':')).unwrap_or_default()
+}
+
+/// What a Redis is that says this.
+fn judge(server: &str, replication: &str) -> Result<ServerInfo, String> {
+    let spoken = field(server, "redis_version");
+    let (name, version) = match field(server, "valkey_version") {
+        "" => ("redis", spoken),
+        valkey => ("valkey", valkey),
     };
-    let (spoken, role) = (field(server, "redis_version"), field(replication, "role"));
-    let valkey = field(server, "valkey_version");
-    let (name, version) = if valkey.is_empty() { ("redis", spoken.clone()) } else { ("valkey", valkey) };
-    if !is_supported(&spoken) {
+    if !is_supported(spoken) {
         let (major, minor) = VERSION_MIN;
         return Err(format!(
             "this is Redis {spoken}, and Fencepost needs {major}.{minor} or later, or Valkey: upgrade it, or name \
              another one"
-        ));
-    }
-    if field(cluster, "cluster_enabled") == "1" {
-        return Err(
-            "this Redis is in cluster mode, which Fencepost does not support: its keys may lie on other nodes, or \
-                    move there while a script runs; name a Redis with cluster-enabled no"
-                .to_owned(),
-        );
-    }
-    if role != "master" {
-        return Err(format!(
-            "this Redis is a replica (role {role}) of {}:{}, and only the primary can grant locks{NAME_THE_PRIMARY}",
-            field(replication, "master_host"),
-            field(replication, "master_port"),
         ));
     }
     let (run_id, master_replid) = (field(server, "run_id"), field(replication, "master_replid"));
@@ -141,7 +138,45 @@ fn judge(server: &str, replication: &str, cluster: &str) -> Result<ServerInfo, S
                 .to_owned(),
         );
     }
-    Ok(ServerInfo { name: name.to_owned(), version, run_id, master_replid, takes_headers: true })
+    let [name, version, run_id, master_replid] = [name, version, run_id, master_replid].map(str::to_owned);
+    Ok(ServerInfo { name, version, run_id, master_replid, takes_headers: true })
+}
+
+/// Whether a Redis may be used by this URL. One alone is not asked where its slots are, and in a Redis Cluster they move.
+fn fits(is_in_cluster: bool, url: &RedisUrl) -> Result<(), String> {
+    match (is_in_cluster, url.is_in_cluster()) {
+        (true, false) => Err(format!(
+            "this Redis is in cluster mode, where the slot of Fencepost's keys may move to another member: write {} \
+             in the URL",
+            url.shown_with("+cluster://"),
+        )),
+        (false, true) => Err(format!("this Redis is not in cluster mode: write {} in the URL", url.shown_with("://"))),
+        (true, true) | (false, false) => Ok(()),
+    }
+}
+
+/// Whether the cluster serves, as this member sees it.
+fn state(info: &str) -> Result<(), String> {
+    match field(info, "cluster_state") {
+        "ok" => Ok(()),
+        state => Err(format!(
+            "the cluster_state of this Redis is {}: it does not reach most primaries of its cluster, or slots have \
+             none; see CLUSTER NODES",
+            if state.is_empty() { "not told" } else { state },
+        )),
+    }
+}
+
+fn is_primary(replication: &str) -> Result<(), String> {
+    let role = field(replication, "role");
+    if role == "master" {
+        return Ok(());
+    }
+    Err(format!(
+        "this Redis is a replica (role {role}) of {}:{}, and only the primary can grant locks{NAME_THE_PRIMARY}",
+        field(replication, "master_host"),
+        field(replication, "master_port"),
+    ))
 }
 
 /// Whether this is a version of Redis that the server can work with.
@@ -170,17 +205,16 @@ mod tests {
 
     const SERVER: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:aaaa\r\nconfig_file:\r\n";
     const PRIMARY: &str = "# Replication\r\nrole:master\r\nmaster_replid:bbbb\r\n";
-    const ALONE: &str = "# Cluster\r\ncluster_enabled:0\r\n";
 
     #[test]
     fn an_incarnation_has_one_id_and_the_next_another() {
-        let info = judge(SERVER, PRIMARY, ALONE).unwrap();
+        let info = judge(SERVER, PRIMARY).unwrap();
         assert_eq!((info.name.as_str(), info.version.as_str()), ("redis", "7.0.15"));
-        assert_eq!(info.incarnation(), judge(SERVER, PRIMARY, ALONE).unwrap().incarnation());
+        assert_eq!(info.incarnation(), judge(SERVER, PRIMARY).unwrap().incarnation());
         // Stored in Redis: if a release changes this id, it has to change the layout of what it stores.
         assert_eq!(format!("{:?}", info.incarnation()), "Incarnation(4a739936-ada0-ceeb-e27a-f8176e08c58a)");
-        let restarted = judge(&SERVER.replace("aaaa", "cccc"), PRIMARY, ALONE).unwrap();
-        let promoted = judge(SERVER, &PRIMARY.replace("bbbb", "cccc"), ALONE).unwrap();
+        let restarted = judge(&SERVER.replace("aaaa", "cccc"), PRIMARY).unwrap();
+        let promoted = judge(SERVER, &PRIMARY.replace("bbbb", "cccc")).unwrap();
         assert_ne!(info.incarnation(), restarted.incarnation());
         assert_ne!(info.incarnation(), promoted.incarnation());
         assert_ne!(promoted.incarnation(), restarted.incarnation());
@@ -188,18 +222,31 @@ mod tests {
 
     #[test]
     fn a_redis_that_cannot_be_used_is_refused_in_words_that_say_why() {
-        let old = judge(&SERVER.replace("7.0.15", "6.2.14"), PRIMARY, ALONE).unwrap_err();
+        let old = judge(&SERVER.replace("7.0.15", "6.2.14"), PRIMARY).unwrap_err();
         assert!(old.contains("6.2.14") && old.contains("upgrade"), "{old}");
         let replica = "role:slave\r\nmaster_host:db1\r\nmaster_port:6379\r\nmaster_replid:bbbb\r\n";
-        let replica = judge(SERVER, replica, ALONE).unwrap_err();
+        let replica = is_primary(replica).unwrap_err();
         assert!(replica.contains("replica") && replica.contains("db1:6379"), "{replica}");
-        let node = judge(SERVER, PRIMARY, &ALONE.replace('0', "1")).unwrap_err();
-        assert!(node.contains("cluster mode") && node.contains("cluster-enabled no"), "{node}");
-        let hidden = judge("redis_version:7.2.0", "role:master", ALONE).unwrap_err();
+        assert_eq!(is_primary(PRIMARY), Ok(()));
+        let hidden = judge("redis_version:7.2.0", "role:master").unwrap_err();
         assert!(hidden.contains("proxy"), "{hidden}");
-        let nobody = judge("", "", "").unwrap_err();
+        let nobody = judge("", "").unwrap_err();
         assert!(nobody.contains("7.0 or later"), "{nobody}");
         let valkey = "server_name:valkey\r\nredis_version:7.2.4\r\nvalkey_version:8.1.0\r\nrun_id:aaaa\r\n";
-        assert_eq!(judge(valkey, PRIMARY, ALONE).unwrap().version, "8.1.0");
+        assert_eq!(judge(valkey, PRIMARY).unwrap().version, "8.1.0");
+    }
+
+    #[test]
+    fn a_member_of_a_cluster_needs_the_url_of_the_cluster_and_no_other_redis_does() {
+        let alone = RedisUrl::parse("rediss://me:s3cret@a:7000").unwrap();
+        let member = alone.clone().in_cluster();
+        assert_eq!((fits(false, &alone), fits(true, &member)), (Ok(()), Ok(())));
+        let said = fits(true, &alone).unwrap_err();
+        assert!(said.contains("write rediss+cluster://me:***@a:7000 in the URL"), "{said}");
+        let said = fits(false, &member).unwrap_err();
+        assert!(said.contains("write rediss://me:***@a:7000 in the URL"), "{said}");
+        assert_eq!(state("cluster_enabled:1\r\ncluster_state:ok\r\n"), Ok(()));
+        assert!(state("cluster_state:fail\r\n").unwrap_err().contains("is fail"));
+        assert!(state("").unwrap_err().contains("not told"));
     }
 }

@@ -6,7 +6,8 @@
 //!   connection that breaks, does not answer its check, or leads to a replica is closed. A new [`Connection`] learns
 //!   its [incarnation](Connection::incarnation) in the handshake, before any command is sent on it.
 //! - No command is kept until Redis is back: without a connection it is refused at once.
-//! - Where Sentinels say which Redis is the primary, a connection lives only as long as they name its Redis (`find`).
+//! - Where Sentinels or the members of a Redis Cluster say which Redis is the primary, a connection lives only as long
+//!   as they name its Redis (`find`).
 //! - A command whose reply did not come is not refused: its outcome is *unknown*. It is never sent again from here.
 //!
 //! A checkout from a pool costs two commands each time, a shared connection costs none. So the pool only makes, counts
@@ -32,7 +33,7 @@ pub use connection::Connection;
 /// texts, nil (also for `false`) and arrays.
 pub use deadpool_redis::redis::Value;
 pub use error::NodeError;
-pub use find::{NodeUrl, SentinelUrl};
+pub use find::{ClusterUrl, NodeUrl, SentinelUrl};
 pub use handshake::{Incarnation, ServerInfo};
 pub use pushes::{PUSHES_BACKLOG_BYTES_MAX, PUSHES_BACKLOG_MAX, Push, PushSender, Pushes};
 pub use script::{Arg, Script, ScriptCall};
@@ -163,7 +164,7 @@ impl Node {
         if !self.up.send_replace(true) {
             let ServerInfo { name, version, .. } = connection.info();
             let incarnation = connection.incarnation().0;
-            let found = matches!(self.url(), NodeUrl::Sentinel(_)).then(|| connection.address());
+            let found = (!matches!(self.url(), NodeUrl::Redis(_))).then(|| connection.address());
             tracing::info!(url = %self.dialer.url(), found, name, version, %incarnation, "connected to redis");
         }
     }

@@ -5,10 +5,9 @@ use super::{
     CHECK_PERIOD,
     backoff::{Backoff, jittered},
     dial::Dialer,
-    handshake,
     reply::connect_error,
 };
-use deadpool_redis::redis::{PushInfo, PushKind, Value};
+use deadpool_redis::redis::{self, PushInfo, PushKind, Value, aio::MultiplexedConnection};
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -145,8 +144,8 @@ async fn listen(
     let ended = Arc::new(Notify::new());
     let made = dialer.connect_outside(sink(subscription.sender.clone(), Arc::clone(&ended))).await?;
     let (mut connection, mut primary) = (made.connection, dialer.finder.changes());
-    handshake::greet(&mut connection).await?;
-    connection.subscribe(subscription.channel.as_str()).await.map_err(|error| connect_error(&error))?;
+    dialer.greet(&mut connection, &made.address).await?;
+    subscribe(&mut connection, &subscription.channel, dialer.is_in_cluster()).await?;
     backoff.reset();
     *has_begun = true;
     subscription.sender.deliver(Push::Resync);
@@ -159,19 +158,38 @@ async fn listen(
             () = tokio::time::sleep(jittered(CHECK_PERIOD)) => {}
         }
         // A peer that vanished closes nothing; a Redis that became a replica may get no messages any more.
-        handshake::greet(&mut connection).await?;
+        dialer.greet(&mut connection, &made.address).await?;
     }
+}
+
+/// The command that publishes. In a Redis Cluster messages stay with the slot of their channel, and the members do not
+/// send them to each other.
+pub(super) fn publish(in_cluster: bool) -> &'static str {
+    if in_cluster { "SPUBLISH" } else { "PUBLISH" }
+}
+
+async fn subscribe(connection: &mut MultiplexedConnection, channel: &str, in_cluster: bool) -> Result<(), String> {
+    let subscribed = if in_cluster {
+        // Its one confirmation is its answer.
+        let mut command = redis::cmd("SSUBSCRIBE");
+        command.arg(channel);
+        connection.send_packed_command(&command).await.and_then(Value::extract_error).map(drop)
+    } else {
+        connection.subscribe(channel).await
+    };
+    subscribed.map_err(|error| connect_error(&error))
 }
 
 /// Takes the pushes of a connection. It runs within that connection's task: it must not wait.
 fn sink(sender: PushSender, ended: Arc<Notify>) -> impl Fn(PushInfo) + Send + Sync + 'static {
     move |push| match push.kind {
-        PushKind::Message => {
+        PushKind::Message | PushKind::SMessage => {
             if let Some(Value::BulkString(payload)) = push.data.into_iter().nth(1) {
                 sender.deliver(Push::Message(payload));
             }
         }
-        PushKind::Disconnection | PushKind::Unsubscribe => ended.notify_one(),
+        // Where its slot has moved to another member, Redis ends the subscription.
+        PushKind::Disconnection | PushKind::Unsubscribe | PushKind::SUnsubscribe => ended.notify_one(),
         // Confirmations, and pushes that nobody asked for.
         _ => {}
     }

@@ -4,7 +4,6 @@ use super::{
     CHECK_PERIOD, Connection, Node,
     backoff::{Backoff, LONGEST, jittered},
     dial::discard,
-    handshake,
 };
 use crate::telemetry::metrics::RoundTrip;
 use std::sync::Arc;
@@ -102,7 +101,7 @@ async fn watch_over(node: &Node, connection: &Connection) -> End {
             return End::Wrong;
         }
         node.metrics.round_trips.of(RoundTrip::Check).inc();
-        match handshake::greet(&mut connection.connection()).await {
+        match node.dialer.greet(&mut connection.connection(), connection.address()).await {
             Ok(info) if info.incarnation() == connection.incarnation() => {}
             Ok(_) => {
                 connection

@@ -148,6 +148,31 @@ fn classify_code(code: &str, detail: &str) -> Fault {
             format!("this Redis is a replica; the server closes the connection and looks for the primary {said}"),
             Action::Close,
         ),
+        // The member of a Redis Cluster checks whether it has the slot of the keys before it carries anything out.
+        "MOVED" => refused(
+            format!(
+                "this Redis does not have the slot of Fencepost's keys any more; the server closes the connection and \
+                 looks for the primary {said}"
+            ),
+            Action::Close,
+        ),
+        "ASK" | "TRYAGAIN" => refused(
+            format!(
+                "the slot of Fencepost's keys is being moved to another member of the Redis Cluster; Redis serves \
+                 again when that is done {said}"
+            ),
+            Action::Keep,
+        ),
+        "CLUSTERDOWN" => refused(
+            format!(
+                "the Redis Cluster is down as this member sees it: most primaries are away, or slots have none; see \
+                 CLUSTER NODES {said}"
+            ),
+            Action::Keep,
+        ),
+        "CROSSSLOT" => {
+            refused(format!("keys of one script are in several slots of the Redis Cluster {said}"), Action::Keep)
+        }
         "UNKILLABLE" => refused(
             format!("a script blocks Redis and cannot be killed, because it has written; wait until it ends {said}"),
             Action::Close,
@@ -169,6 +194,8 @@ fn classify_code(code: &str, detail: &str) -> Fault {
 pub(crate) fn script_error(said: &str) -> NodeError {
     if is_denied(said) {
         NodeError::OutcomeUnknown(no_permission(said.trim_start_matches("NOPERM ")))
+    } else if is_about_slots(said) {
+        NodeError::OutcomeUnknown(stopped_by_slots(said))
     } else {
         NodeError::Corrupt(said.to_owned())
     }
@@ -179,11 +206,23 @@ fn is_denied(said: &str) -> bool {
     ["user executing the script can't", "ACL failure"].iter().any(|words| said.contains(words))
 }
 
+/// Whether a member of a Redis Cluster stopped a script half-way. It asks for the slot of a key at each command of a
+/// script. While the slot is being moved, a key that the script itself has deleted counts as moved.
+fn is_about_slots(said: &str) -> bool {
+    ["access a non local key in a cluster node", "while the cluster is down"].iter().any(|words| said.contains(words))
+}
+
+fn stopped_by_slots(said: &str) -> String {
+    format!("a script was stopped half-way, because its slot is being moved or the Redis Cluster is down: {said}")
+}
+
 /// Classifies `ERR`, the code of all kinds of errors. The error of a script that failed half-way names the script; any
 /// other refuses the whole command.
 fn plain_error(detail: &str, said: &str) -> Fault {
     if is_denied(detail) {
         refused(no_permission(detail), Action::Keep)
+    } else if is_about_slots(detail) {
+        unknown(stopped_by_slots(detail), Action::Keep)
     } else if detail.contains("script:") || detail.contains("user_script") {
         fault(NodeError::Corrupt(format!("a script failed on the stored data {said}")), Action::Keep)
     } else if detail.contains("max number of clients") {
@@ -220,12 +259,13 @@ mod tests {
 
     #[test]
     fn a_refused_command_was_not_run() {
-        for code in ["LOADING", "BUSY", "OOM", "MISCONF", "NOREPLICAS", "NOPERM", "EXECABORT"] {
+        let kept = ["LOADING", "BUSY", "OOM", "MISCONF", "NOREPLICAS", "NOPERM", "EXECABORT"];
+        for code in kept.into_iter().chain(["ASK", "TRYAGAIN", "CLUSTERDOWN", "CROSSSLOT"]) {
             let fault = of(code, "x");
             assert!(matches!(fault.error, NodeError::Unavailable(_)), "{code}");
             assert_eq!(fault.action, Action::Keep, "{code}");
         }
-        for code in ["READONLY", "MASTERDOWN", "UNKILLABLE", "NOAUTH", "WRONGPASS", "DENIED"] {
+        for code in ["READONLY", "MASTERDOWN", "UNKILLABLE", "NOAUTH", "WRONGPASS", "DENIED", "MOVED"] {
             let fault = of(code, "x");
             assert!(matches!(fault.error, NodeError::Unavailable(_)), "{code}");
             assert_eq!(fault.action, Action::Close, "{code}");
@@ -241,6 +281,20 @@ mod tests {
         assert!(matches!(of("ERR", half_way).error, NodeError::Corrupt(_)));
         let error = RedisError::from((ErrorKind::UnexpectedReturnType, "not a number"));
         assert!(matches!(classify(&error).error, NodeError::Corrupt(_)));
+    }
+
+    #[test]
+    fn a_script_that_lost_its_slot_half_way_may_have_done_something() {
+        for said in [
+            "Script attempted to access a non local key in a cluster node script: 0123, on @user_script:1.",
+            "Script attempted to execute a command while the cluster is down script: 0123, on @user_script:1.",
+            "Script attempted to execute a write command while the cluster is down and readonly script: 0123, on \
+             @user_script:1.",
+        ] {
+            let fault = of("ERR", said);
+            assert!(matches!(fault.error, NodeError::OutcomeUnknown(_)) && fault.action == Action::Keep, "{fault:?}");
+            assert!(matches!(script_error(said), NodeError::OutcomeUnknown(_)));
+        }
     }
 
     #[test]

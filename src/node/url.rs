@@ -19,6 +19,8 @@ const FORM: &str = "write redis://[user:password@]host:port[/db], or rediss:// f
 pub struct RedisUrl {
     info: ConnectionInfo,
     files: TlsFiles,
+    /// Whether it is a member of a Redis Cluster.
+    in_cluster: bool,
     shown: String,
 }
 
@@ -72,7 +74,7 @@ impl RedisUrl {
         let settings =
             settings.clone().set_protocol(ProtocolVersion::RESP3).set_lib_name("fencepost", env!("CARGO_PKG_VERSION"));
         let info = info.set_tcp_settings(tcp_settings()).set_redis_settings(settings);
-        Ok(Self { info, files: TlsFiles::default(), shown })
+        Ok(Self { info, files: TlsFiles::default(), in_cluster: false, shown })
     }
 
     /// Where it is, without how to get in: `host:port`, or `host:port/database`.
@@ -104,7 +106,12 @@ impl RedisUrl {
             (Some((_, who)), Some((scheme, address))) => format!("{scheme}://{who}@{address}"),
             _ => there.shown,
         };
-        Ok(Self { info: info.set_redis_settings(settings), files: self.files.clone(), shown })
+        Ok(Self {
+            info: info.set_redis_settings(settings),
+            files: self.files.clone(),
+            in_cluster: self.in_cluster,
+            shown,
+        })
     }
 
     /// Whether the two have the same user, password and TLS.
@@ -119,6 +126,30 @@ impl RedisUrl {
     /// Whether the connection is encrypted.
     pub fn tls(&self) -> bool {
         matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
+    }
+
+    /// The same, for a member of a Redis Cluster.
+    pub(super) fn in_cluster(self) -> Self {
+        Self { in_cluster: true, ..self }
+    }
+
+    /// Whether it has to be a member of a Redis Cluster. If not, it must not be one.
+    pub(super) fn is_in_cluster(&self) -> bool {
+        self.in_cluster
+    }
+
+    /// The host.
+    pub(super) fn host(&self) -> &str {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
+            // It was checked that it has one.
+            _ => "",
+        }
+    }
+
+    /// The URL of the same Redis with this scheme after `redis` or `rediss`, as it is shown.
+    pub(super) fn shown_with(&self, scheme: &str) -> String {
+        self.shown.replacen("://", scheme, 1)
     }
 
     /// With these files for TLS, which are read to check them. Only a `rediss://` URL can have any.

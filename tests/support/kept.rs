@@ -1,5 +1,7 @@
 //! A node with connections, for as long as a test keeps it.
 
+#![allow(dead_code, reason = "no test uses all of it")]
+
 use fencepost::testing::node::{Node, NodeError, NodeUrl, Script, Value};
 use std::sync::Arc;
 use tokio::task::JoinHandle;
@@ -29,7 +31,12 @@ impl Kept {
 
     /// Counts its calls in Redis.
     pub(crate) async fn count(&self) -> Result<i64, NodeError> {
-        match self.node.connection(0)?.run(&COUNT, &["{7}n".into()], &[]).await? {
+        self.count_at("{7}n").await
+    }
+
+    /// The same in this key.
+    pub(crate) async fn count_at(&self, key: &str) -> Result<i64, NodeError> {
+        match self.node.connection(0)?.run(&COUNT, &[key.into()], &[]).await? {
             Value::Int(number) => Ok(number),
             other => panic!("{other:?}"),
         }

@@ -30,6 +30,22 @@ fn sentinels_name_one_redis_and_none_of_a_list() {
 }
 
 #[test]
+fn a_redis_cluster_is_one_node_without_classic_clients() {
+    let url = "redis+cluster://:secret@even:1,even:2,even:3";
+    let config = load(&[("store", url)], &[], None).unwrap();
+    assert_eq!(config.store, StoreUrl::Redis(vec![url.to_owned()]));
+    let printed = config.to_toml();
+    assert!(printed.contains("\"redis+cluster://***@even:1,even:2,even:3\""), "{printed}");
+    for list in ["redis://even,redis+cluster://even,even,redis://even", "redis+cluster://even,redis://even"] {
+        let said = refused(&[("store", list)]);
+        assert!(said.contains("names a Redis Cluster in a list of Redis servers"), "{said}");
+    }
+    let classic = refused(&[("store", url), ("classic_prefix", "classic:")]);
+    assert!(classic.contains("cannot be used with a Redis Cluster"), "{classic}");
+    assert!(!classic.contains("secret"), "{classic}");
+}
+
+#[test]
 fn three_or_five_servers_keep_locks_in_a_majority() {
     let store = |text| load(&[("store", text)], &[], None).unwrap();
     let three = "redis://:a,b@even:1,rediss://even:2,redis://even:3";

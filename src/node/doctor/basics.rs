@@ -14,13 +14,20 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
             "grant it: ACL SETUSER <user> +info",
         )),
     }
-    if facts.info("cluster_enabled") == Some("1") {
-        findings.push(Finding::error(
+    match facts.info("cluster_enabled") == Some("1") {
+        is_in_cluster if is_in_cluster == facts.in_cluster => {}
+        true => findings.push(Finding::error(
             "cluster",
             "this Redis is in cluster mode (cluster_enabled:1)",
-            "keys may lie on other nodes, or move there while a script runs: a server does not connect to it",
-            "name a Redis with cluster-enabled no: clusters are not supported yet",
-        ));
+            "its slots may move to another member of its cluster: a server does not connect to it",
+            "name the cluster: --store redis+cluster://host:port,host:port,host:port (some of its members)",
+        )),
+        false => findings.push(Finding::error(
+            "cluster",
+            "this Redis is not in cluster mode (cluster_enabled:0)",
+            "nobody says whether it is the primary: a server does not connect to it",
+            "name the Redis itself: --store redis://host:port",
+        )),
     }
     findings.push(scripts(facts));
     findings

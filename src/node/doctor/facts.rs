@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 /// The facts that the checks judge. Where Redis refused a question, the error is its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
+    /// Whether it has to be a member of a Redis Cluster.
+    pub in_cluster: bool,
     /// The text of INFO.
     pub info: Result<String, String>,
     /// The relevant settings, from CONFIG GET.

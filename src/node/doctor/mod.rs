@@ -5,6 +5,7 @@
 //! layout of its data) it gathers over the same [`Probe`] and passes on as findings of its own.
 
 mod basics;
+pub mod cluster;
 mod durability;
 mod facts;
 mod logged;

@@ -1,7 +1,7 @@
 //! Gathers the facts about a Redis, without any change to it.
 
 use super::Facts;
-use crate::node::{RedisUrl, dial::Dialer, handshake, reply::connect_error};
+use crate::node::{RedisUrl, dial::Dialer, handshake, pushes, reply::connect_error};
 use deadpool_redis::redis::{
     self, Cmd, ErrorKind, FromRedisValue, RedisError, ServerErrorKind, Value, aio::MultiplexedConnection,
 };
@@ -23,16 +23,31 @@ const SETTINGS: [&str; 8] = [
 ///
 /// A question has two kinds of errors. The outer one means that the connection failed, or that Redis is busy for now;
 /// the inner one is Redis' refusal, which is a fact like any other. Dropping a question leaves nothing behind.
-pub struct Probe(MultiplexedConnection);
+pub struct Probe {
+    connection: MultiplexedConnection,
+    /// Whether it leads to a member of a Redis Cluster.
+    in_cluster: bool,
+}
 
 impl Probe {
     /// Connects to a Redis of any kind and role. The error says why that failed and what to do.
     pub async fn connect(url: &RedisUrl) -> Result<Self, String> {
-        Dialer::new(url.into()).connect_outside(|_| {}).await.map(|made| Self(made.connection))
+        let made = Dialer::new(url.into()).connect_outside(|_| {}).await?;
+        Ok(Self::new(made.connection, url.is_in_cluster()))
     }
 
-    pub(in crate::node) fn new(connection: MultiplexedConnection) -> Self {
-        Self(connection)
+    pub(in crate::node) fn new(connection: MultiplexedConnection, in_cluster: bool) -> Self {
+        Self { connection, in_cluster }
+    }
+
+    /// Whether it leads to a member of a Redis Cluster.
+    pub fn is_in_cluster(&self) -> bool {
+        self.in_cluster
+    }
+
+    /// The command by which a server publishes messages.
+    pub fn publish(&self) -> &'static str {
+        pushes::publish(self.in_cluster)
     }
 
     /// Gathers all facts.
@@ -51,7 +66,7 @@ impl Probe {
     pub async fn ask<T: FromRedisValue>(&mut self, question: &[&str]) -> Result<Result<T, String>, String> {
         let mut command = Cmd::new();
         command.arg(question);
-        match self.0.send_packed_command(&command).await.and_then(Value::extract_error) {
+        match self.connection.send_packed_command(&command).await.and_then(Value::extract_error) {
             Ok(value) => Ok(redis::from_redis_value(value).map_err(|error| format!("unexpected answer: {error}"))),
             Err(error) => refusal(&error).map(Err),
         }
@@ -73,11 +88,12 @@ impl Probe {
                 (Ok(_), Err(_)) => {}
             }
         }
-        Ok(Facts { info, settings, scripts, clock })
+        Ok(Facts { in_cluster: self.in_cluster, info, settings, scripts, clock })
     }
 
     async fn may_run_scripts(&mut self) -> Result<Result<(), String>, String> {
-        match self.0.send_packed_command(&handshake::run_unknown_script()).await.and_then(Value::extract_error) {
+        match self.connection.send_packed_command(&handshake::run_unknown_script()).await.and_then(Value::extract_error)
+        {
             Ok(_) => Ok(Ok(())),
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => Ok(Ok(())),
             Err(error) => refusal(&error).map(Err),

@@ -17,6 +17,7 @@ const SETTINGS: [(&str, &str); 8] = [
 
 fn well() -> Facts {
     Facts {
+        in_cluster: false,
         info: Ok(INFO.to_owned()),
         settings: Ok(SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
         scripts: Ok(()),

@@ -108,7 +108,8 @@ impl Connect for Addresses {
         &self,
         members: &[Arc<str>],
     ) -> Result<(Self::Nodes, impl Future<Output = ()> + Send + 'static), String> {
-        let urls = members.iter().map(|member| self.of(member)).collect::<Result<Vec<_>, _>>()?;
+        let url = |member: &Arc<str>| Ok(self.of(member)?.tagged(self.keys.store_prefix()));
+        let urls = members.iter().map(url).collect::<Result<Vec<NodeUrl>, String>>()?;
         let nodes = RedisNodes::new(&urls).with_keys(self.keys.clone()).allowing_eviction(self.allows_eviction);
         let nodes = Arc::new(nodes.measured(&self.metrics));
         let runs = Arc::clone(&nodes);

@@ -29,7 +29,7 @@ async fn judge(probe: &mut Probe, facts: &Facts, keys: &Keys, is_only: bool) -> 
     // The keys of the first partition and of the cluster. No server has this name.
     let read = probe.ask::<Value>(&["STRLEN", &keys.header(0)]).await?;
     let written = probe.ask::<Value>(&["HDEL", &keys.servers(), "doctor"]).await?;
-    let sent = probe.ask::<Value>(&["PUBLISH", &format!("{}doctor", keys.channels()), ""]).await?;
+    let sent = probe.ask::<Value>(&[probe.publish(), &format!("{}doctor", keys.channels()), ""]).await?;
     let earlier = layout::earlier(probe, keys).await?;
     let mark = probe.ask::<Vec<u8>>(&["GETRANGE", &keys.node(), "0", "15"]).await?;
     let prefix = probe.ask::<Option<Vec<u8>>>(&["GET", &keys.classic()]).await?;

@@ -13,7 +13,7 @@ const GUARD: &str = "fencepost layout~~~~~~2";
 
 /// The key of an earlier version that has locks at this node, if there is any. The outer error: no answer.
 pub(super) async fn earlier(probe: &mut Probe, keys: &Keys) -> Result<Option<&'static str>, String> {
-    if !is_shared(keys) {
+    if !is_shared(probe, keys) {
         return Ok(None);
     }
     let meta = probe.ask::<u64>(&["EXISTS", EARLIER_META]).await?;
@@ -33,7 +33,7 @@ pub(super) async fn claim(connection: &Connection, keys: &Keys) -> Result<(), Lo
              doctor"
         )));
     }
-    if !is_shared(keys) {
+    if !is_shared(&probe, keys) {
         return Ok(());
     }
     // In one step: of two versions that come to an empty node at a time, one finds the other.
@@ -49,7 +49,8 @@ pub(super) async fn claim(connection: &Connection, keys: &Keys) -> Result<(), Lo
     }
 }
 
-/// Whether earlier versions would keep the same store: they know no other name.
-fn is_shared(keys: &Keys) -> bool {
-    keys.store_prefix() == STORE_PREFIX_DEFAULT
+/// Whether earlier versions would keep the same store: they know no other name, and use no Redis Cluster, where their
+/// keys would be in other slots.
+fn is_shared(probe: &Probe, keys: &Keys) -> bool {
+    keys.store_prefix() == STORE_PREFIX_DEFAULT && !probe.is_in_cluster()
 }

@@ -1,5 +1,6 @@
-//! The URL of a node: that of a Redis, or of the Sentinels that know which Redis it is. No password is ever shown.
+//! The URL of Sentinels, and how they and the primary that they name are entered.
 
+use super::all_with_tls;
 use crate::node::{RedisUrl, TlsFileProblem, TlsFiles};
 use std::fmt;
 
@@ -8,83 +9,22 @@ const SENTINELS_MAX: usize = 15;
 const PORT: u16 = 26379;
 /// A host for the URL of a node whose address is not known yet.
 const ANYWHERE: &str = "primary";
-const SCHEMES: [(&str, &str); 2] = [("redis+sentinel://", "redis"), ("rediss+sentinel://", "rediss")];
 const FORM: &str = "write redis+sentinel://[user:password@]host[:port],host[:port],host[:port]/name[/db], or \
                     rediss+sentinel:// for TLS, and ?sentinel_password=… if the Sentinels have a password";
-
-/// Where a node is, or who knows it.
-#[derive(Clone, Debug)]
-pub enum NodeUrl {
-    /// The Redis at this URL.
-    Redis(RedisUrl),
-    /// The primary that these Sentinels name.
-    Sentinel(SentinelUrl),
-}
 
 /// A checked `redis+sentinel://` or `rediss+sentinel://` URL.
 #[derive(Clone)]
 pub struct SentinelUrl {
-    pub(super) sentinels: Vec<RedisUrl>,
-    pub(super) name: String,
+    pub(in crate::node::find) sentinels: Vec<RedisUrl>,
+    pub(in crate::node::find) name: String,
     /// User, password, database and TLS of the primary, wherever it is.
-    node: RedisUrl,
-    shown: String,
-}
-
-impl NodeUrl {
-    /// Parses the URL of a Redis (see [`RedisUrl::parse`]), or
-    /// `redis+sentinel://[user:password@]host[:port],…/name[/db]`. User and password are those of the primary;
-    /// `?sentinel_user=…&sentinel_password=…` are those of the Sentinels. With `rediss+sentinel://` both are entered
-    /// over TLS. The error text holds no part of the URL that could be a password.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        for (scheme, each) in SCHEMES {
-            if let Some(rest) = text.strip_prefix(scheme) {
-                return SentinelUrl::parse(each, rest).map(Self::Sentinel);
-            }
-        }
-        RedisUrl::parse(text).map(Self::Redis)
-    }
-
-    /// Where it is, without how to get in: `host:port`, `host:port/database`, or the Sentinels and what they call it.
-    pub fn address(&self) -> String {
-        match self {
-            Self::Redis(url) => url.address().to_owned(),
-            Self::Sentinel(SentinelUrl { sentinels, name, .. }) => {
-                let sentinels: Vec<&str> = sentinels.iter().map(RedisUrl::address).collect();
-                format!("{}/{name}", sentinels.join(","))
-            }
-        }
-    }
-
-    /// Whether its connections are encrypted.
-    pub fn tls(&self) -> bool {
-        self.settings().tls()
-    }
-
-    /// With these files for TLS, which are read to check them. Only a URL with TLS can have any.
-    pub fn with_tls(self, files: TlsFiles) -> Result<Self, TlsFileProblem> {
-        Ok(match self {
-            Self::Redis(url) => Self::Redis(url.with_tls(files)?),
-            Self::Sentinel(SentinelUrl { sentinels, name, node, shown }) => {
-                let sentinels = sentinels.into_iter().map(|url| url.with_tls(files.clone()));
-                let sentinels = sentinels.collect::<Result<_, _>>()?;
-                Self::Sentinel(SentinelUrl { sentinels, name, node: node.with_tls(files)?, shown })
-            }
-        })
-    }
-
-    /// A URL with the settings of its connections, which may lead nowhere.
-    pub(in crate::node) fn settings(&self) -> &RedisUrl {
-        match self {
-            Self::Redis(url) => url,
-            Self::Sentinel(url) => &url.node,
-        }
-    }
+    pub(super) node: RedisUrl,
+    pub(super) shown: String,
 }
 
 impl SentinelUrl {
     /// Parses what follows the scheme. Each of its Redis has the scheme `each`.
-    fn parse(each: &str, text: &str) -> Result<Self, String> {
+    pub(super) fn parse(each: &str, text: &str) -> Result<Self, String> {
         let (text, query) = text.split_once('?').unwrap_or((text, ""));
         if text.contains('#') || query.contains('#') {
             return Err(format!("a URL of Sentinels has no # (in a password it is written %23): {FORM}"));
@@ -127,8 +67,13 @@ impl SentinelUrl {
         Ok(Self { sentinels, name: name.to_owned(), node, shown })
     }
 
+    pub(super) fn with_tls(self, files: &TlsFiles) -> Result<Self, TlsFileProblem> {
+        let (sentinels, node) = (all_with_tls(self.sentinels, files)?, self.node.with_tls(files.clone())?);
+        Ok(Self { sentinels, node, ..self })
+    }
+
     /// The URL of a primary at this address, `host:port`.
-    pub(super) fn node_at(&self, address: &str) -> Result<RedisUrl, String> {
+    pub(in crate::node::find) fn node_at(&self, address: &str) -> Result<RedisUrl, String> {
         match self.node.address().split_once('/') {
             Some((_, db)) => self.node.at(&format!("{address}/{db}")),
             None => self.node.at(address),
@@ -162,33 +107,6 @@ fn sentinel_entry(query: &str) -> Result<(String, String), String> {
     }
 }
 
-impl From<&RedisUrl> for NodeUrl {
-    fn from(url: &RedisUrl) -> Self {
-        Self::Redis(url.clone())
-    }
-}
-
-impl From<RedisUrl> for NodeUrl {
-    fn from(url: RedisUrl) -> Self {
-        Self::Redis(url)
-    }
-}
-
-impl From<&NodeUrl> for NodeUrl {
-    fn from(url: &NodeUrl) -> Self {
-        url.clone()
-    }
-}
-
-impl fmt::Display for NodeUrl {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Redis(url) => url.fmt(out),
-            Self::Sentinel(url) => out.write_str(&url.shown),
-        }
-    }
-}
-
 impl fmt::Debug for SentinelUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "SentinelUrl({})", self.shown)
@@ -197,12 +115,12 @@ impl fmt::Debug for SentinelUrl {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::NodeUrl, *};
 
     fn sentinel(text: &str) -> SentinelUrl {
         match NodeUrl::parse(text).unwrap() {
             NodeUrl::Sentinel(url) => url,
-            NodeUrl::Redis(url) => panic!("{url}"),
+            other => panic!("{other}"),
         }
     }
 

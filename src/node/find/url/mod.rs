@@ -1,0 +1,120 @@
+//! The URL of a node: that of a Redis, or of those that know which Redis it is. No password is ever shown.
+
+mod cluster;
+mod sentinel;
+
+pub use cluster::ClusterUrl;
+pub use sentinel::SentinelUrl;
+
+use crate::node::{RedisUrl, TlsFileProblem, TlsFiles};
+use std::fmt;
+
+/// Where a node is, or who knows it.
+#[derive(Clone, Debug)]
+pub enum NodeUrl {
+    /// The Redis at this URL.
+    Redis(RedisUrl),
+    /// The primary that these Sentinels name.
+    Sentinel(SentinelUrl),
+    /// The primary of one slot of this Redis Cluster.
+    Cluster(ClusterUrl),
+}
+
+impl NodeUrl {
+    /// Parses the URL of a Redis (see [`RedisUrl::parse`]), or one of these:
+    ///
+    /// - `redis+sentinel://[user:password@]host[:port],…/name[/db]`. User and password are those of the primary;
+    ///   `?sentinel_user=…&sentinel_password=…` are those of the Sentinels.
+    /// - `redis+cluster://[user:password@]host[:port],…`: members of a Redis Cluster.
+    ///
+    /// With `rediss+…` all of them are entered over TLS. The error text holds no part of the URL that could be a
+    /// password.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        for each in ["redis", "rediss"] {
+            let rest = text.strip_prefix(each).and_then(|rest| rest.strip_prefix('+'));
+            if let Some(rest) = rest.and_then(|rest| rest.strip_prefix("sentinel://")) {
+                return SentinelUrl::parse(each, rest).map(Self::Sentinel);
+            }
+            if let Some(rest) = rest.and_then(|rest| rest.strip_prefix("cluster://")) {
+                return ClusterUrl::parse(each, rest).map(Self::Cluster);
+            }
+        }
+        RedisUrl::parse(text).map(Self::Redis)
+    }
+
+    /// The same, where all keys and channels have this hash tag.
+    #[must_use]
+    pub fn tagged(self, tag: &str) -> Self {
+        match self {
+            Self::Cluster(url) => Self::Cluster(url.tagged(tag)),
+            Self::Redis(_) | Self::Sentinel(_) => self,
+        }
+    }
+
+    /// Where it is, without how to get in: `host:port`, `host:port/database`, the Sentinels and what they call it, or
+    /// members of a Redis Cluster.
+    pub fn address(&self) -> String {
+        let all = |urls: &[RedisUrl]| urls.iter().map(RedisUrl::address).collect::<Vec<_>>().join(",");
+        match self {
+            Self::Redis(url) => url.address().to_owned(),
+            Self::Sentinel(url) => format!("{}/{}", all(&url.sentinels), url.name),
+            Self::Cluster(url) => all(&url.seeds),
+        }
+    }
+
+    /// Whether its connections are encrypted.
+    pub fn tls(&self) -> bool {
+        self.settings().tls()
+    }
+
+    /// With these files for TLS, which are read to check them. Only a URL with TLS can have any.
+    pub fn with_tls(self, files: TlsFiles) -> Result<Self, TlsFileProblem> {
+        Ok(match self {
+            Self::Redis(url) => Self::Redis(url.with_tls(files)?),
+            Self::Sentinel(url) => Self::Sentinel(url.with_tls(&files)?),
+            Self::Cluster(url) => Self::Cluster(url.with_tls(&files)?),
+        })
+    }
+
+    /// A URL with the settings of its connections, which may lead nowhere.
+    pub(in crate::node) fn settings(&self) -> &RedisUrl {
+        match self {
+            Self::Redis(url) => url,
+            Self::Sentinel(url) => &url.node,
+            Self::Cluster(url) => &url.node,
+        }
+    }
+}
+
+/// All with these files for TLS.
+fn all_with_tls(urls: Vec<RedisUrl>, files: &TlsFiles) -> Result<Vec<RedisUrl>, TlsFileProblem> {
+    urls.into_iter().map(|url| url.with_tls(files.clone())).collect()
+}
+
+impl From<&RedisUrl> for NodeUrl {
+    fn from(url: &RedisUrl) -> Self {
+        Self::Redis(url.clone())
+    }
+}
+
+impl From<RedisUrl> for NodeUrl {
+    fn from(url: RedisUrl) -> Self {
+        Self::Redis(url)
+    }
+}
+
+impl From<&NodeUrl> for NodeUrl {
+    fn from(url: &NodeUrl) -> Self {
+        url.clone()
+    }
+}
+
+impl fmt::Display for NodeUrl {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Redis(url) => url.fmt(out),
+            Self::Sentinel(url) => out.write_str(&url.shown),
+            Self::Cluster(url) => out.write_str(&url.shown),
+        }
+    }
+}
