@@ -16,12 +16,15 @@ local function admit()
     redis.call('UNLINK', staged)
     return { 'again' }
   end
-  redis.call('UNLINK', c, v)
+  -- What is deleted is not touched again: while a Redis Cluster moves the slot, a missing key ends the script half-way.
   if count > 0 then
     redis.call('RENAME', staged, c)
     redis.call('PERSIST', c)
+  else
+    redis.call('UNLINK', c)
   end
   redis.call('MSET', h, present .. to, s, token)
+  redis.call('UNLINK', v)
   return { 'done' }
 end
 
