@@ -12,15 +12,24 @@ pub(in crate::node) mod vote;
 
 pub(in crate::node) use slot::slot_of;
 
-use super::{ClusterUrl, FIND_MAX, SAID_MAX, known::Known};
+use super::{ClusterUrl, SAID_MAX, known::Known};
 use crate::{node::RedisUrl, sync::Mutex};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use member::Member;
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use tokio::time::{Instant, timeout_at};
 use view::View;
 use vote::{Count, Unnamed, VOTERS_MAX, count};
 
+/// How long members may take to answer, connecting included. Shorter than the period of questions, so that what is
+/// found with a silent member is noted before the last answer is too old.
+const ANSWERS_MAX: Duration = Duration::from_millis(700);
 /// The most replicas of the slot's primary that are asked: after a takeover that was ordered, they know it first.
 const REPLICAS_MAX: usize = 5;
 /// The most members that are asked beside those of the URL. Twice as many as one member tells of, because some may have
@@ -32,6 +41,9 @@ pub(in crate::node) struct Cluster {
     url: ClusterUrl,
     /// Those of the URL, and those that were told of.
     members: Mutex<Vec<Arc<Member>>>,
+    /// Whether the last round in which all were heard was without contradiction. Until then all are waited for: a
+    /// majority that is heard first may be that of another cluster.
+    is_settled: AtomicBool,
     pub(super) known: Known,
 }
 
@@ -46,24 +58,14 @@ impl Cluster {
     pub(in crate::node) fn new(url: &ClusterUrl) -> Self {
         let members = url.seeds.iter().cloned().map(Member::new).map(Arc::new).collect();
         let known = Known::new("the Redis Cluster names", url.what());
-        Self { url: url.clone(), members: Mutex::new(members), known }
+        Self { url: url.clone(), members: Mutex::new(members), is_settled: AtomicBool::new(false), known }
     }
 
     pub(super) async fn find(&self) -> Result<RedisUrl, String> {
         let asked = Instant::now();
-        let said = self.ask(|said| counted(said).is_ok_and(Count::is_agreed) && self.knows_seeds(said)).await;
+        let said = self.ask(|_| true).await;
         self.note(asked, &said);
         self.primary(&said)
-    }
-
-    /// Whether each member of the URL has answered, or others tell of it. One that has done neither may belong to
-    /// another cluster, which then would be used by the servers that it answers first.
-    fn knows_seeds(&self, said: &[Said]) -> bool {
-        let is_told = |address: &str| views(said).flat_map(addresses_in).any(|told| told == address);
-        let is_known = |(number, seed): (usize, &RedisUrl)| {
-            said.iter().any(|said| said.number == number) || is_told(seed.address())
-        };
-        self.url.seeds.iter().enumerate().all(is_known)
     }
 
     /// The primary that these answers name. The error says who said what.
@@ -76,10 +78,10 @@ impl Cluster {
         self.url.node_at(kept.or_else(|| addresses.next()).unwrap_or(&owner.address))
     }
 
-    /// Asks all that are known, and those that they tell of, until all have answered, their time is over, or
-    /// `is_enough`. Dropped, it has learned of nobody.
+    /// Asks all that are known, and those that they tell of, until all have answered or their time is over. When those
+    /// who have answered agree, `is_enough` may end it. Dropped, it has learned of nobody.
     pub(in crate::node) async fn ask(&self, mut is_enough: impl FnMut(&[Said]) -> bool) -> Vec<Said> {
-        let end = Instant::now() + FIND_MAX;
+        let end = Instant::now() + ANSWERS_MAX;
         let question = |number: usize, member: Arc<Member>| async move {
             let view = timeout_at(end, member.ask(self.url.slot)).await;
             let view = view.unwrap_or_else(|_| Err("it did not answer in time".to_owned()));
@@ -103,8 +105,16 @@ impl Cluster {
                 }
             }
             said.push(answer);
-            if is_enough(&said) {
+            let is_agreed = || counted(&said).is_ok_and(|count| count.is_agreed(asked.len()));
+            if self.is_settled.load(Ordering::Relaxed) && is_agreed() && is_enough(&said) {
                 break;
+            }
+        }
+        if answers.is_empty() {
+            match counted(&said) {
+                Ok(_) => self.is_settled.store(true, Ordering::Relaxed),
+                Err(Unnamed::TwoClaims | Unnamed::TwoClusters) => self.is_settled.store(false, Ordering::Relaxed),
+                Err(Unnamed::Nobody | Unnamed::NoMajority(..)) => {}
             }
         }
         drop(answers);
@@ -128,9 +138,7 @@ impl Cluster {
     /// Asks once. What a majority says is known at once; the others are asked so that their connections are there.
     pub(super) async fn ask_each(&self, asked: Instant) {
         let note_majority = |said: &[Said]| {
-            if counted(said).is_ok_and(Count::is_agreed) {
-                self.note(asked, said);
-            }
+            self.note(asked, said);
             false
         };
         let said = self.ask(note_majority).await;

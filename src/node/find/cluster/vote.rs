@@ -21,6 +21,8 @@ pub(in crate::node) struct Count<'a> {
     pub(in crate::node) voters: usize,
     /// How many of them name this primary.
     agree: usize,
+    /// How many members name it, whether they vote or not.
+    naming: usize,
 }
 
 /// Why nobody is named.
@@ -37,9 +39,11 @@ pub(in crate::node) enum Unnamed {
 }
 
 impl Count<'_> {
-    /// Whether a majority of the voters names this primary, so that nobody else needs to be heard.
-    pub(super) fn is_agreed(self) -> bool {
-        self.agree > self.voters / 2
+    /// Whether so many of `asked` members name this primary that nobody else needs to be heard: a majority of the
+    /// voters, or, where so few vote that one of them is a majority or all are needed, also of those who were asked. A
+    /// single primary that is cut off would outvote the one that was promoted.
+    pub(super) fn is_agreed(self, asked: usize) -> bool {
+        self.agree > self.voters / 2 && (self.voters >= 3 || self.naming > asked / 2)
     }
 }
 
@@ -62,7 +66,7 @@ pub(in crate::node) fn count<'a>(views: &[&'a View]) -> Result<Count<'a>, Unname
     if answered <= voters.len() / 2 {
         return Err(Unnamed::NoMajority(answered, voters.len()));
     }
-    Ok(Count { owner, voters: voters.len(), agree })
+    Ok(Count { owner, voters: voters.len(), agree, naming: naming().count() })
 }
 
 #[cfg(test)]
@@ -87,7 +91,7 @@ mod tests {
 
     fn counted(views: &[View]) -> Result<(&str, bool), Unnamed> {
         let count = count(&views.iter().collect::<Vec<_>>())?;
-        Ok((count.owner.id.as_str(), count.is_agreed()))
+        Ok((count.owner.id.as_str(), count.is_agreed(views.len())))
     }
 
     #[test]
@@ -114,10 +118,23 @@ mod tests {
             // Two claims of one epoch.
             (vec![before("a"), says("b", ("n", 3), &new), before("m")], Err(Unnamed::TwoClaims)),
             (vec![says("m", ("m", 0), &["m"])], Ok(("m", true))),
+            // The only primary is cut off, and its replica was promoted.
+            (vec![says("m", ("m", 1), &["m"]), says("n", ("n", 2), &["n"])], Ok(("n", false))),
             (vec![], Err(Unnamed::Nobody)),
         ] {
             assert_eq!(counted(&views), expected, "{views:?}");
         }
+    }
+
+    #[test]
+    fn an_only_primary_is_believed_early_only_with_most_of_those_who_were_asked() {
+        let alone = says("m", ("m", 1), &["m"]);
+        let replica = says("n", ("m", 1), &["m"]);
+        let agreed = |views: &[&View], asked| count(views).unwrap().is_agreed(asked);
+        assert!(agreed(&[&alone], 1) && !agreed(&[&alone], 2) && !agreed(&[&alone], 3));
+        assert!(agreed(&[&alone, &replica], 3));
+        let of_three = ["a", "m"].map(|id| says(id, ("m", 1), &["a", "b", "m"]));
+        assert!(agreed(&of_three.iter().collect::<Vec<_>>(), 9));
     }
 
     #[test]
