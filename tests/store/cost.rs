@@ -266,6 +266,23 @@ async fn leading_store() -> Arc<QuorumStore<Arc<Twins<1>>>> {
     store
 }
 
+/// What renewals cost with their futures, up to the first await, at which no majority has them yet.
+fn submitting<'a>(
+    runtime: &tokio::runtime::Runtime,
+    count: usize,
+    begin: impl FnOnce() -> Pin<Box<dyn Future<Output = Vec<Answer>> + 'a>>,
+) -> AllocationInfo {
+    let (_inside, mut begun) = (runtime.enter(), None);
+    let submitted = measure(|| {
+        let mut renewing = begin();
+        assert!(renewing.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
+        begun = Some(renewing);
+    });
+    let answers = runtime.block_on(begun.unwrap());
+    assert!(answers.len() == count && answers.iter().all(Result::is_ok));
+    submitted
+}
+
 #[test]
 fn renewals_that_are_submitted_together_cost_less_than_each_on_its_own() {
     const COUNT: usize = 1_000;
@@ -285,19 +302,9 @@ fn renewals_that_are_submitted_together_cost_less_than_each_on_its_own() {
         }
         (store, renewals)
     });
-    // Up to the first await, at which no majority has the renewals yet; and all of the answers after that.
-    let cost = |mut renewing: Pin<Box<dyn Future<Output = Vec<Answer>> + '_>>| {
-        let _inside = runtime.enter();
-        let submitted = measure(|| {
-            assert!(renewing.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
-        });
-        let answers = runtime.block_on(renewing);
-        assert!(answers.len() == COUNT && answers.iter().all(Result::is_ok));
-        submitted
-    };
-    let one_by_one = renewals.clone().into_iter().map(|(name, command)| Store::run(&*store, name, command));
-    let alone = cost(Box::pin(join_all(one_by_one)));
-    let together = cost(Box::pin(store.renew_each(renewals)));
+    let each = |(name, command): &(_, Command)| Store::run(&*store, *name, command.clone());
+    let alone = submitting(&runtime, COUNT, || Box::pin(join_all(renewals.iter().map(each))));
+    let together = submitting(&runtime, COUNT, || Box::pin(store.renew_each(renewals.clone())));
     let per_lease = |info: &AllocationInfo| (info.count_total / COUNT as u64, info.bytes_max / COUNT as u64);
     println!(
         "allocations and bytes to submit a renewal: {:?} together, {:?} each on its own",
