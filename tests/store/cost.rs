@@ -302,8 +302,9 @@ fn renewals_that_are_submitted_together_cost_less_than_each_on_its_own() {
         }
         (store, renewals)
     });
-    let each = |(name, command): &(_, Command)| Store::run(&*store, name, command.clone());
-    let alone = submitting(&runtime, COUNT, || Box::pin(join_all(renewals.iter().map(each))));
+    let store = &*store;
+    let each = || renewals.iter().map(|(name, command)| Store::run(store, name, command.clone()));
+    let alone = submitting(&runtime, COUNT, || Box::pin(join_all(each())));
     let together = submitting(&runtime, COUNT, || Box::pin(store.renew_each(renewals.clone())));
     let per_lease = |info: &AllocationInfo| (info.count_total / COUNT as u64, info.bytes_max / COUNT as u64);
     println!(
