@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, ProcessClock},
+    domain::limits::STORE_PREFIX_DEFAULT,
     store::quorum::{
         config::{
             bootstrap::{CreateError, PARTITIONS, create},
@@ -101,6 +102,8 @@ pub(super) async fn quorum(command: QuorumCommand) -> Result<(), Failure> {
 struct Named {
     addresses: Addresses,
     members: Vec<Arc<str>>,
+    /// The option that servers need beside --store, unless the store has the default name.
+    prefix: String,
 }
 
 impl Named {
@@ -111,7 +114,9 @@ impl Named {
             let rule = "--store: names an even number of Redis servers: give one, or three, or five";
             return Err(Failure::new(COMMAND_LINE, rule));
         }
-        Ok(Self { addresses, members })
+        let is_named = store.prefix() != STORE_PREFIX_DEFAULT;
+        let prefix = if is_named { format!(" and --store-prefix {}", store.prefix()) } else { String::new() };
+        Ok(Self { addresses, members, prefix })
     }
 
     /// The same, where one is not enough: nobody but its servers has what it lost.
@@ -147,7 +152,15 @@ async fn make(named: &Named, partitions: u16) -> Result<(), Failure> {
     let begun = marks.into_iter().flatten().flatten().next();
     let is_same = |mark: &Mark| named.members.iter().all(|member| mark.members.contains(member));
     let mark = match begun {
-        Some(mark) if mark.members.len() == named.members.len() && is_same(&mark) => mark,
+        Some(mark) if mark.members.len() == named.members.len() && is_same(&mark) => {
+            if mark.partitions != partitions {
+                let begun = mark.partitions;
+                let what =
+                    format!("a store with {begun} partitions was begun there: repeat it with --partitions {begun}");
+                return Err(Failure::new(NO, what));
+            }
+            mark
+        }
         Some(mark) => {
             let others = mark.members.join(", ");
             return Err(Failure::new(NO, format!("one of the Redis servers already keeps a store, with {others}")));
@@ -166,7 +179,8 @@ async fn make(named: &Named, partitions: u16) -> Result<(), Failure> {
         1 => String::new(),
         all => format!("; {} of {all} must be up", majority(all)),
     };
-    print(&format!("store {:032x} was created on {names}: start servers with the same --store{needed}", cluster.0))
+    let store = format!("store {:032x} was created on {names}", cluster.0);
+    print(&format!("{store}: start servers with the same --store{}{needed}", named.prefix))
 }
 
 /// What the tokens of a store go on above of which nobody knows the earlier ones. Takes as long as the clocks of this

@@ -53,6 +53,23 @@ fn a_store_is_made_once_and_serves_without_one_of_its_nodes() {
     assert_eq!(left.code, 69, "{left:?}");
 }
 
+#[test]
+fn a_store_has_the_name_and_the_partitions_that_were_asked_for() {
+    let nodes = three();
+    let store = store(&nodes);
+    let options = ["--store-prefix", "team-a", "--partitions", "16"];
+    let made = quorum("create", &store, &options).expect(0);
+    assert!(made.out.contains("start servers with the same --store and --store-prefix team-a; 2 of 3"), "{made:?}");
+    quorum("create", &store, &options[..2]).expect(1).says("repeat it with --partitions 16");
+    let status = quorum("status", &store, &options[..2]).expect(0);
+    assert!(status.out.contains(", 16 partitions\n"), "{status:?}");
+    // The other store of these servers is not there.
+    quorum("status", &store, &[]).expect(1);
+    let server = Server::start_with(&["--store", &store, "--store-prefix", "team-a"]);
+    await_that("the server is ready", || server.run(&["status"]).code == 0);
+    server.run(&["acquire", "a", "--ttl", "1m"]).expect(0);
+}
+
 /// What is left at one node of three may be old, and a majority that forgot knows nothing: nobody may be told anything.
 #[test]
 fn two_nodes_that_forget_at_once_stop_the_store() {
