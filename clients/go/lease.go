@@ -84,6 +84,8 @@ func (l *lease) state(now clock.Moment) leaseState {
 	}
 	if state.end != nil {
 		state.left = 0
+		// Another goroutine may be about to: who sees the end here finds the context done as well.
+		l.cancel(state.end)
 	}
 	return state
 }
