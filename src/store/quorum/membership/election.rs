@@ -7,7 +7,6 @@
 #[cfg(test)]
 mod tests;
 
-use super::shares::{shares, weight};
 use crate::{
     domain::time::StoreTime,
     store::quorum::{
@@ -20,6 +19,7 @@ use crate::{
 };
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A partition whose leader has written nothing for so long has none: an idle one writes an empty batch each 300 ms. A
 /// server whose heartbeats have stopped for so long does not live.
@@ -341,10 +341,9 @@ impl Election {
         let count = u16::try_from(self.partitions.len()).unwrap_or(u16::MAX);
         // Calls wait for a hand-over to a dead server, so one that can wait is not begun if a heartbeat is late.
         let is_late = |server| !self.servers.get(&server).is_some_and(|peer| peer.reaches_majority(LATE_AFTER, now));
-        let heir = |server: ServerId| (server != self.me && (leaves || !is_late(server))).then_some(server);
-        let mut heirs: Vec<_> = shares(count, &all).into_iter().map(heir).collect();
-        heirs.resize(self.partitions.len(), None);
-        heirs
+        let heir = |server: &ServerId| (*server != self.me && (leaves || !is_late(*server))).then_some(*server);
+        let first = |partition| all.iter().max_by_key(|server| weight(**server, partition)).and_then(heir);
+        (0..count).map(first).collect()
     }
 
     /// Whether a server came that this one will know in a moment, and that can lead then.
@@ -376,4 +375,14 @@ impl Election {
         let reached = &self.partitions[usize::from(partition)];
         reached.accepted.ballot.max(reached.promised)
     }
+}
+
+/// Rendezvous hashing: the server with the highest weight is the first to lead a partition. When a server comes or
+/// goes, only the partitions that it leads move.
+fn weight(server: ServerId, partition: u16) -> (u64, ServerId) {
+    let mut bytes = [0; 14];
+    let (id, number) = bytes.split_at_mut(12);
+    id.copy_from_slice(&server.0);
+    number.copy_from_slice(&partition.to_be_bytes());
+    (xxh3_64(&bytes), server)
 }

@@ -3,4 +3,3 @@
 
 pub(crate) mod election;
 pub(crate) mod member;
-mod shares;
