@@ -11,7 +11,8 @@ use crate::store::quorum::{
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The partitions of a store whose operator chose no other number. Each server leads some of them; more would cost each of fewer servers more, because a batch has a header for each of its partitions.
+/// The partitions of a store whose operator chose no other number. Each server leads some of them; more would cost each
+/// of fewer servers more, because a batch has a header for each of its partitions.
 pub const PARTITIONS: u16 = 8;
 
 /// Why a cluster was not made.
