@@ -29,6 +29,15 @@ impl Kept {
         Self { node, task: tokio::spawn(async move { own.run().await }) }
     }
 
+    /// Where its connections lead, each address once; the reason if there are none.
+    pub(crate) fn addresses(&self) -> Result<Vec<String>, NodeError> {
+        let each = (0..4).map(|number| Ok(self.node.connection(number)?.address().to_owned()));
+        let mut addresses = each.collect::<Result<Vec<_>, _>>()?;
+        addresses.sort_unstable();
+        addresses.dedup();
+        Ok(addresses)
+    }
+
     /// Counts its calls in Redis.
     pub(crate) async fn count(&self) -> Result<i64, NodeError> {
         self.count_at("{7}n").await

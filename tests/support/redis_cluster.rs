@@ -105,8 +105,8 @@ impl RedisCluster {
         let Some(own) = nodes.lines().find(|line| line.contains("myself,master")) else { return false };
         own.split_ascii_whitespace().skip(8).any(|range| {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
-            let number = |text: &str| text.parse::<u16>().ok();
-            number(first).is_some_and(|first| first <= SLOT) && number(last).is_some_and(|last| SLOT <= last)
+            let range = (first.parse::<u16>(), last.parse::<u16>());
+            matches!(range, (Ok(first), Ok(last)) if (first..=last).contains(&SLOT))
         })
     }
 

@@ -39,7 +39,7 @@ where
         let mut due = keeping.next_beat_at();
         let mut timer = pin!(sleep_until(due));
         // `heard`: the last event was a message. Renewals come next, so that a flood of messages costs no lease.
-        let (mut told, mut heard) = (false, false);
+        let (mut drain_sent, mut heard) = (false, false);
         loop {
             while let Some(message) = keeping.outgoing.pop_front() {
                 yield Ok(message);
@@ -53,7 +53,7 @@ where
                 () = locks.going.gone.cancelled() => Event::Gone,
                 () = &mut timer => Event::BeatDue,
                 () = keeping.inbox().ready() => Event::Notice,
-                () = locks.going.draining.cancelled(), if !told => Event::Draining,
+                () = locks.going.draining.cancelled(), if !drain_sent => Event::Draining,
                 () = ready(()), if heard && keeping.is_renewing() => Event::Renewing,
                 message = inbound.next() => Event::Message(message),
                 () = ready(()), if keeping.is_renewing() => Event::Renewing,
@@ -64,7 +64,7 @@ where
                 Event::Renewing => { keeping.renew_some().await; Ok(()) }
                 Event::BeatDue => { keeping.beat(Instant::now()); Ok(()) }
                 Event::Draining => {
-                    told = true;
+                    drain_sent = true;
                     keeping.say(ToClient::Draining(drain_grace));
                     Ok(())
                 }

@@ -25,6 +25,9 @@ pub(super) const FIND_MAX: Duration = Duration::from_secs(1);
 /// What stands in the log and in errors about one that was asked is no longer than this.
 const SAID_MAX: usize = 200;
 
+/// No name of a host is longer.
+const HOST_BYTES_MAX: usize = 255;
+
 /// Says where the node is.
 pub(super) enum Finder {
     /// Where the URL says.
@@ -47,6 +50,14 @@ impl Changes {
             pending::<()>().await;
         }
     }
+}
+
+/// An address as Sentinels and members of a cluster tell it: it has one spelling, so that votes for it are counted
+/// together. None if that is no name of a host.
+fn address_of(host: &str, port: u16) -> Option<String> {
+    let host = host.to_ascii_lowercase();
+    let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    (host.len() <= HOST_BYTES_MAX).then_some(address)
 }
 
 impl Finder {

@@ -1,6 +1,6 @@
 //! One Sentinel: its answers about the primary and its notices of switches, over one connection that is kept.
 
-use super::vote::SentinelAnswer;
+use super::{address_of, vote::SentinelAnswer};
 use crate::{
     node::{
         RedisUrl,
@@ -17,9 +17,6 @@ use std::{collections::BTreeMap, sync::Arc};
 
 /// The channel on which a Sentinel tells that it knows a new primary.
 const SWITCHED: &str = "+switch-master";
-
-/// No name of a host is longer.
-const HOST_BYTES_MAX: usize = 255;
 
 /// A Sentinel.
 pub(super) struct Sentinel {
@@ -113,13 +110,8 @@ async fn ask(line: &mut MultiplexedConnection, name: &str) -> Result<Result<Sent
 
 fn read(address: &Value, fields: Value) -> Option<SentinelAnswer> {
     let (host, port): (String, u16) = redis::from_redis_value_ref(address).ok()?;
-    if host.len() > HOST_BYTES_MAX {
-        return None;
-    }
+    let address = address_of(&host, port)?;
     let fields: BTreeMap<String, String> = redis::from_redis_value(fields).ok()?;
-    // One address has one spelling, so that votes for it are counted together.
-    let host = host.to_ascii_lowercase();
-    let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let epoch = fields.get("config-epoch")?.parse().ok()?;
     Some(SentinelAnswer { address, epoch, fields })
 }

@@ -37,7 +37,16 @@ fn it_says_what_each_member_says_and_where_the_slot_is() {
     assert_eq!(findings(&output, "primary"), [format!("ok the node is redis://{}", cluster.address(PRIMARY))]);
     assert_eq!(findings(&output, "cluster"), [""; 0]);
     // What an ordinary Redis is checked for.
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(findings(&output, "keys"), ["ok keys that begin with {fp}: may be read and written"]);
+    assert_eq!(findings(&output, "channels"), ["ok messages may be sent"]);
     assert_eq!(findings(&output, "role"), ["ok this Redis is a primary"]);
+
+    // Another name is in another slot.
+    let mut named = Command::new(env!("CARGO_BIN_EXE_fencepost"));
+    let output = named.args(["doctor", "--json", "--store-prefix", "team-a", "--store", &url]).output().unwrap();
+    assert_eq!(findings(&output, "slot"), [format!("ok {} has slot 983 ({{team-a}})", cluster.address(OTHER))]);
+    assert_eq!(findings(&output, "keys"), ["ok keys that begin with {team-a}: may be read and written"]);
 
     cluster.begin_to_move(PRIMARY, OTHER);
     let moving = findings(&doctor(&url), "slot");

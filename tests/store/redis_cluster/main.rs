@@ -14,6 +14,7 @@ mod kept;
 mod moves;
 #[path = "../../support/redis.rs"]
 mod redis;
+mod scripts;
 mod store;
 #[path = "../../support/server.rs"]
 mod support;
@@ -28,15 +29,6 @@ use tokio::time::{Instant, sleep, timeout};
 impl Kept {
     fn to(url: &str) -> Self {
         Self::new(NodeUrl::parse(url).unwrap())
-    }
-
-    /// Where its connections lead, each address once; the reason if there are none.
-    fn addresses(&self) -> Result<Vec<String>, NodeError> {
-        let each = (0..4).map(|number| Ok(self.node.connection(number)?.address().to_owned()));
-        let mut addresses = each.collect::<Result<Vec<_>, _>>()?;
-        addresses.sort_unstable();
-        addresses.dedup();
-        Ok(addresses)
     }
 
     /// Waits until all connections lead to this address only, and says how long that took.

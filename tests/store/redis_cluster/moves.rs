@@ -5,11 +5,14 @@ use crate::{
     cluster::{OTHER, PRIMARY, REPLICA, SLOT},
     until,
 };
-use fencepost::testing::node::{Arg, NodeError, Push, Pushes};
+use fencepost::testing::node::{Arg, NodeError, Push, Pushes, Script};
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
 
 const CHANNEL: &str = "{fp}:to:one";
+
+/// Needs a key again that it has deleted.
+static HALF: Script = Script::new("#!lua\nredis.call('DEL', KEYS[1]) return redis.call('INCR', KEYS[1])");
 
 async fn next(pushes: &mut Pushes) -> Push {
     timeout(PATIENCE, pushes.recv()).await.unwrap().unwrap()
@@ -85,6 +88,8 @@ async fn while_its_slot_is_moved_it_is_refused_and_then_follows() {
     resynced(&kept, &cluster, PRIMARY, &mut pushes).await;
     assert_eq!(kept.counts().await, Ok(1));
     let first = kept.node.connection(0).unwrap();
+    let half = ["{fp}half".into()];
+    assert!(first.run(&HALF, &half, &[]).await.is_ok());
     cluster.begin_to_move(PRIMARY, OTHER);
     // What is there is served, and nothing new is begun.
     assert_eq!(kept.counts().await, Ok(2));
@@ -93,6 +98,10 @@ async fn while_its_slot_is_moved_it_is_refused_and_then_follows() {
         let refused = first.run(&crate::kept::COUNT, &keys, &[]).await;
         assert!(matches!(&refused, Err(NodeError::Unavailable(why)) if why.contains("is being moved")), "{refused:?}");
     }
+    // One that was begun and cannot be ended has done something.
+    let unknown = first.run(&HALF, &half, &[]).await;
+    assert!(matches!(&unknown, Err(NodeError::OutcomeUnknown(why)) if why.contains("half-way")), "{unknown:?}");
+    assert_eq!(cluster.members[PRIMARY].command(&["CLUSTER", "COUNTKEYSINSLOT", &SLOT.to_string()]).text(), "1");
     assert!(first.closed().is_none(), "{first:?}");
     assert_eq!(first.publish(CHANNEL, b"meanwhile").await, Ok(1));
     cluster.end_to_move(PRIMARY, OTHER);
@@ -117,7 +126,8 @@ async fn without_a_majority_of_the_primaries_connections_are_left() {
     kept.counts().await.unwrap();
     cluster.members[0].pause();
     cluster.members[2].pause();
-    let took = kept.goes_down(&format!("1 of 3 primaries of the Redis Cluster answer, which is no majority to name the primary of slot {SLOT} ({{fp}})")).await;
+    let says = format!("which is no majority to name the primary of slot {SLOT} ({{fp}})");
+    let took = kept.goes_down(&format!("1 of 3 primaries of the Redis Cluster answer, {says}")).await;
     assert!(took < Duration::from_millis(5_500), "{took:?}");
     assert!(cluster.members[PRIMARY].command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok"));
     cluster.members[0].resume();

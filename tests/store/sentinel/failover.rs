@@ -82,5 +82,5 @@ async fn an_old_primary_that_is_cut_off_from_the_sentinels_is_left() {
     assert!(took < Duration::from_secs(4), "{took:?}");
     until("commands run on the new primary", || new.replicates(&[("role", "master")])).await;
     kept.count().await.unwrap();
-    assert_eq!(kept.places().unwrap(), [place(new)]);
+    assert_eq!(kept.addresses().unwrap(), [place(new)]);
 }

@@ -29,32 +29,23 @@ impl Kept {
         Self::new(NodeUrl::parse(url).unwrap())
     }
 
-    /// Where its connections lead, each place once; the reason if there are none.
-    fn places(&self) -> Result<Vec<String>, NodeError> {
-        let each = (0..4).map(|number| Ok(self.node.connection(number)?.address().to_owned()));
-        let mut places = each.collect::<Result<Vec<_>, _>>()?;
-        places.sort_unstable();
-        places.dedup();
-        Ok(places)
-    }
-
     /// Waits until all connections lead to this Redis only, and says how long that took.
     async fn moves_to(&self, redis: &Redis) -> Duration {
         let start = Instant::now();
         let there = Ok(vec![place(redis)]);
-        until("the connections lead to the primary", || self.places() == there).await;
+        until("the connections lead to the primary", || self.addresses() == there).await;
         start.elapsed()
     }
 
     /// Waits until it has connections.
     async fn is_up(&self) {
-        until("connections are up", || self.places().is_ok()).await;
+        until("connections are up", || self.addresses().is_ok()).await;
     }
 
     /// Waits until no connection is up for a reason with these words, and says how long that took.
     async fn goes_down(&self, says: &str) -> Duration {
         let start = Instant::now();
-        until(says, || matches!(self.places(), Err(NodeError::Unavailable(why)) if why.contains(says))).await;
+        until(says, || matches!(self.addresses(), Err(NodeError::Unavailable(why)) if why.contains(says))).await;
         start.elapsed()
     }
 }

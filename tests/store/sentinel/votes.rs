@@ -81,7 +81,7 @@ async fn a_primary_that_the_sentinels_left_is_left_though_it_answers() {
     one.is_stale(&old);
     let asked = two.asked();
     until("they were asked again", || two.asked() > asked + 1).await;
-    assert_eq!(kept.places().unwrap(), [place(&old)]);
+    assert_eq!(kept.addresses().unwrap(), [place(&old)]);
     two.names(&new, 6);
     assert!(kept.moves_to(&new).await < LEFT_WITHIN);
     until("nobody is connected to the old one", || old.command(&["CLIENT", "LIST"]).text().lines().count() == 1).await;
@@ -178,7 +178,7 @@ async fn a_host_may_be_written_in_several_ways() {
     one.names_the_host("LocalHost");
     two.names_the_host("localhost");
     let kept = Kept::to(&format!("{}/1", url(&[&one, &two, &three])));
-    until("connections are up", || kept.places() == Ok(vec![format!("localhost:{}/1", redis.port)])).await;
+    until("connections are up", || kept.addresses() == Ok(vec![format!("localhost:{}/1", redis.port)])).await;
     let first = kept.node.connection(0).unwrap();
     let asked = three.asked();
     until("they were asked again and again", || three.asked() > asked + 3).await;

@@ -3,11 +3,10 @@
 //! `CLUSTER SLOTS` has the endpoints that clients are to use (`CLUSTER SHARDS` has the same ones, and some services do
 //! not know it), and `CLUSTER NODES` the config epochs, which neither of these has.
 
+use crate::node::find::address_of;
 use deadpool_redis::redis::{self, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// No name of a host is longer.
-const HOST_BYTES_MAX: usize = 255;
 /// The most members of a cluster. Redis recommends at most 1,000.
 const MEMBERS_MAX: usize = 4_096;
 
@@ -150,12 +149,8 @@ fn read_endpoint(endpoint: &Value, asked: &str) -> Option<Endpoint> {
     let [host, port, id, ..] = parts.as_slice() else { return None };
     let host: Option<String> = redis::from_redis_value_ref(host).ok()?;
     let (port, id): (u16, String) = (redis::from_redis_value_ref(port).ok()?, redis::from_redis_value_ref(id).ok()?);
-    // One address has one spelling.
-    let host = host.filter(|host| !host.is_empty()).unwrap_or_else(|| asked.to_owned()).to_ascii_lowercase();
-    if host.len() > HOST_BYTES_MAX {
-        return None;
-    }
-    let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    let host = host.filter(|host| !host.is_empty()).unwrap_or_else(|| asked.to_owned());
+    let address = address_of(&host, port)?;
     Some(Endpoint { id, address: (host != "?").then_some(address) })
 }
 

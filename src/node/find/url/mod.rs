@@ -9,6 +9,9 @@ pub use sentinel::SentinelUrl;
 use crate::node::{RedisUrl, TlsFileProblem, TlsFiles};
 use std::fmt;
 
+/// A host for the URL of a node whose address is not known yet.
+const ANYWHERE: &str = "primary";
+
 /// Where a node is, or who knows it.
 #[derive(Clone, Debug)]
 pub enum NodeUrl {
@@ -84,6 +87,13 @@ impl NodeUrl {
             Self::Cluster(url) => &url.node,
         }
     }
+}
+
+/// User and password of a URL as they are shown, with the `@`; empty if it has none.
+fn shown_user(url: &RedisUrl) -> String {
+    let shown = url.to_string();
+    let user = shown.rsplit_once('@').and_then(|(user, _)| user.split_once("://"));
+    user.map_or_else(String::new, |(_, user)| format!("{user}@"))
 }
 
 /// All with these files for TLS.

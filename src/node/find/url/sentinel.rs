@@ -1,14 +1,12 @@
 //! The URL of Sentinels, and how they and the primary that they name are entered.
 
-use super::all_with_tls;
+use super::{ANYWHERE, all_with_tls, shown_user};
 use crate::node::{RedisUrl, TlsFileProblem, TlsFiles};
 use std::fmt;
 
 /// The most Sentinels of a URL.
 const SENTINELS_MAX: usize = 15;
 const PORT: u16 = 26379;
-/// A host for the URL of a node whose address is not known yet.
-const ANYWHERE: &str = "primary";
 const FORM: &str = "write redis+sentinel://[user:password@]host[:port],host[:port],host[:port]/name[/db], or \
                     rediss+sentinel:// for TLS, and ?sentinel_password=… if the Sentinels have a password";
 
@@ -59,11 +57,9 @@ impl SentinelUrl {
             return Err(format!("the URL names {} Sentinels: give at most {SENTINELS_MAX}", sentinels.len()));
         }
         let addresses: Vec<&str> = sentinels.iter().map(RedisUrl::address).collect();
-        let shown = node.to_string();
-        let who = shown.rsplit_once('@').and_then(|(who, _)| who.split_once("://")).map_or("", |(_, who)| who);
-        let at = if who.is_empty() { "" } else { "@" };
+        let who = shown_user(&node);
         let db = node.address().split_once('/').map_or_else(String::new, |(_, db)| format!("/{db}"));
-        let shown = format!("{each}+sentinel://{who}{at}{}/{name}{db}{entry_shown}", addresses.join(","));
+        let shown = format!("{each}+sentinel://{who}{}/{name}{db}{entry_shown}", addresses.join(","));
         Ok(Self { sentinels, name: name.to_owned(), node, shown })
     }
 

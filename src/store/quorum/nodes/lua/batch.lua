@@ -24,11 +24,13 @@ local function write(key, from, to, token, gone, put, past)
     local raised = call('INCRBY', s, raise)
     if raised ~= tonumber(token) then return { 'low', ('%.0f'):format(raised) } end
   end
-  for first = gone, put - 1, VALUES_MAX do
-    call('HDEL', c, unpack(ARGV, first, math.min(first + VALUES_MAX, put) - 1))
-  end
+  -- No key is put and gone. What is gone comes last, because a hash without fields is deleted, and while a Redis Cluster
+  -- moves the slot, a script that needs a deleted key again ends half-way.
   for first = put, past - 1, VALUES_MAX do
     call('HSET', c, unpack(ARGV, first, math.min(first + VALUES_MAX, past) - 1))
+  end
+  for first = gone, put - 1, VALUES_MAX do
+    call('HDEL', c, unpack(ARGV, first, math.min(first + VALUES_MAX, put) - 1))
   end
   local place = places[h] or #written + 1
   places[h], written[place], written[place + 1] = place, h, present .. to
