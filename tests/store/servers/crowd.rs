@@ -44,8 +44,8 @@ pub(crate) use tokio::{
 };
 pub(crate) use uuid::Uuid;
 
-/// As many as a store on Redis has, so that a server gets some for certain.
-pub(crate) const PARTITIONS: u16 = 32;
+/// As many as a store on Redis has.
+pub(crate) const PARTITIONS: u16 = 8;
 pub(crate) const TTL: Duration = Duration::from_secs(60);
 /// Longer than anything here takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -243,6 +243,13 @@ pub(crate) async fn settled(servers: &[Server]) {
     .await;
 }
 
+/// Each server leads as many partitions as any other, or one more, so that none is handed over any more.
+pub(crate) async fn level(servers: &[Server]) {
+    let each = usize::from(PARTITIONS) / servers.len();
+    until("equal shares", || servers.iter().all(|server| (each..=each + 1).contains(&server.store.leads()))).await;
+    settled(servers).await;
+}
+
 pub(crate) fn lock(number: u32) -> LockName {
     LockName::new(format!("orders/{number}")).unwrap()
 }
@@ -310,9 +317,7 @@ pub(crate) async fn take_with_retries(locks: Arc<Locks<QuorumStore<Arc<Ways>>>>,
 /// Holds locks through the second of three servers, of which the first leads most partitions.
 pub(crate) async fn with_held_locks() -> (Arc<Ways>, Servers, Vec<(LockName, Grant)>) {
     let (ways, _, mut servers) = cluster(3).await;
-    // Until each has its share.
-    sleep(Duration::from_secs(4)).await;
-    settled(&servers).await;
+    level(&servers).await;
     servers.sort_by_key(|server| Reverse(server.store.leads()));
     let mut held = Vec::new();
     for number in 0..LOCKS {

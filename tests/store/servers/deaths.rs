@@ -10,9 +10,11 @@ const SEEN_TO_BEAT_WITHIN: Duration = Duration::from_millis(400);
 /// Waiters of the server before the one at another server, for each lock: more than one claim window for all of them.
 const DEAD_WAITERS: usize = 3;
 
-/// Two servers that lead all partitions, a third one that leads nothing yet, and locks that are held.
+/// Two servers that lead all partitions, a third one that leads nothing yet, and locks that are held. No partition
+/// moves before the third one has settled: to a leader that came while a server stood still, its waiters would be new.
 async fn with_a_newcomer() -> (Servers, Server, Vec<(LockName, Grant)>) {
     let (ways, mark, servers) = cluster(2).await;
+    level(&servers).await;
     let mut held = Vec::new();
     for number in 0..LOCKS {
         held.push((lock(number), take(&servers[0], &lock(number)).await.1));

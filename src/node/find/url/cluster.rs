@@ -1,14 +1,13 @@
 //! The URL of a Redis Cluster, and how its members are entered.
 
 use super::{ANYWHERE, all_with_tls, shown_user};
-use crate::{
-    domain::limits::STORE_PREFIX_DEFAULT,
-    node::{RedisUrl, TlsFileProblem, TlsFiles, find::cluster::slot_of},
-};
+use crate::node::{RedisUrl, TlsFileProblem, TlsFiles, find::cluster::slot_of};
 use std::fmt;
 
 /// The most members that a URL names.
 const SEEDS_MAX: usize = 15;
+/// The hash tag of all keys and channels, unless an operator chose another one.
+const TAG: &str = "fp";
 const FORM: &str = "write redis+cluster://[user:password@]host[:port],host[:port],host[:port], or rediss+cluster:// \
                     for TLS";
 
@@ -56,7 +55,7 @@ impl ClusterUrl {
         }
         let addresses: Vec<&str> = seeds.iter().map(RedisUrl::address).collect();
         let shown = format!("{each}+cluster://{}{}", shown_user(&node), addresses.join(","));
-        Ok(Self { seeds, slot: slot_of(STORE_PREFIX_DEFAULT), tag: STORE_PREFIX_DEFAULT.to_owned(), node, shown })
+        Ok(Self { seeds, slot: slot_of(TAG), tag: TAG.to_owned(), node, shown })
     }
 
     /// The same, where all keys and channels have this hash tag.

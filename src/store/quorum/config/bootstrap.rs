@@ -11,7 +11,7 @@ use crate::store::quorum::{
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The partitions of a store whose operator chose no other number. Each server leads some of them; more would cost each
+/// The partitions of a store whose operator chose no other number: enough for eight servers. More would cost each
 /// of fewer servers more, because a batch has a header for each of its partitions.
 pub const PARTITIONS: u16 = 8;
 

@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod tests;
 
+use super::shares::{Share, chosen, left_behind, levelled, weight};
 use crate::{
     domain::time::StoreTime,
     store::quorum::{
@@ -19,7 +20,6 @@ use crate::{
 };
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
-use xxhash_rust::xxh3::xxh3_64;
 
 /// A partition whose leader has written nothing for so long has none: an idle one writes an empty batch each 300 ms. A
 /// server whose heartbeats have stopped for so long does not live.
@@ -328,22 +328,32 @@ impl Election {
         u32::try_from(before.count()).unwrap_or(u32::MAX)
     }
 
-    /// For each partition that this server may lead, the other server that is to have it, if there is one. Partitions
-    /// are divided among this server and those that can lead, have lived for a while, and did not give up a partition
-    /// just now: such a server may leave, which its heartbeats do not say yet. A server that leaves itself divides all
-    /// among any that can lead.
-    pub(crate) fn heirs(&self, leaves: bool, now: Instant) -> Vec<Option<ServerId>> {
+    /// The partitions of this server, which leads `mine`, that it is to hand over, and to whom. One that stays levels
+    /// the shares, but only while each partition is led by one server, as heartbeats say: a move that is under way is
+    /// not planned again. Others get a partition if they can lead, have lived for a while, and did not give one up just
+    /// now: such a server may leave, which its heartbeats do not say yet. A server that leaves gives all to any that
+    /// can lead.
+    pub(crate) fn heirs(&self, mine: &[u16], leaves: bool, now: Instant) -> Vec<(u16, ServerId)> {
         let is_past = |at: Instant| now.duration_since(at) >= SETTLED_AFTER;
-        let settled = |peer: &Peer| leaves || is_past(peer.first_seen) && peer.gave.is_none_or(is_past);
-        let may_lead = |peer: &Peer| peer.reaches_majority(SILENCE_MAX, now) && !peer.heartbeat.leaves && settled(peer);
-        let others = self.servers.iter().filter(|(_, peer)| may_lead(peer)).map(|(server, _)| *server);
-        let all: Vec<_> = others.chain((!leaves).then_some(self.me)).collect();
-        let count = u16::try_from(self.partitions.len()).unwrap_or(u16::MAX);
+        let settled = |peer: &Peer| is_past(peer.first_seen) && peer.gave.is_none_or(is_past);
         // Calls wait for a hand-over to a dead server, so one that can wait is not begun if a heartbeat is late.
-        let is_late = |server| !self.servers.get(&server).is_some_and(|peer| peer.reaches_majority(LATE_AFTER, now));
-        let heir = |server: &ServerId| (*server != self.me && (leaves || !is_late(*server))).then_some(*server);
-        let first = |partition| all.iter().max_by_key(|server| weight(**server, partition)).and_then(heir);
-        (0..count).map(first).collect()
+        let may_get = |peer: &Peer| match leaves {
+            true => peer.reaches_majority(SILENCE_MAX, now),
+            false => peer.reaches_majority(LATE_AFTER, now) && settled(peer),
+        };
+        let others = self.servers.iter().filter(|(_, peer)| peer.lives(now) && !peer.heartbeat.leaves);
+        let share = |(server, peer): (&ServerId, &Peer)| Share {
+            server: *server,
+            leads: peer.heartbeat.leads.len(),
+            gets: may_get(peer),
+        };
+        let mut shares: Vec<Share> = others.map(share).collect();
+        if leaves {
+            return chosen(mine.to_vec(), left_behind(shares, mine.len()));
+        }
+        shares.push(Share { server: self.me, leads: mine.len(), gets: true });
+        let is_led = shares.iter().map(|share| share.leads).sum::<usize>() == self.partitions.len();
+        if is_led { chosen(mine.to_vec(), levelled(shares, self.me)) } else { Vec::new() }
     }
 
     /// Whether a server came that this one will know in a moment, and that can lead then.
@@ -375,14 +385,4 @@ impl Election {
         let reached = &self.partitions[usize::from(partition)];
         reached.accepted.ballot.max(reached.promised)
     }
-}
-
-/// Rendezvous hashing: the server with the highest weight is the first to lead a partition. When a server comes or
-/// goes, only the partitions that it leads move.
-fn weight(server: ServerId, partition: u16) -> (u64, ServerId) {
-    let mut bytes = [0; 14];
-    let (id, number) = bytes.split_at_mut(12);
-    id.copy_from_slice(&server.0);
-    number.copy_from_slice(&partition.to_be_bytes());
-    (xxh3_64(&bytes), server)
 }

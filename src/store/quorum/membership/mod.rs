@@ -3,3 +3,4 @@
 
 pub(crate) mod election;
 pub(crate) mod member;
+mod shares;

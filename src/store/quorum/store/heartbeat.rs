@@ -91,6 +91,7 @@ impl<C: NodeClient> QuorumStore<C> {
 
     /// Acts on what heartbeats have shown.
     fn look_around(&self, now: Instant) {
+        let led = self.led();
         let (living, gateways, heartbeats, leaders, heirs) = {
             let mut election = self.membership.election.lock();
             election.forget_gone(now).into_iter().for_each(|server| self.delivery.transport.forget(server));
@@ -103,7 +104,7 @@ impl<C: NodeClient> QuorumStore<C> {
                 .map(|(server, it)| (server, it.watches, it.count, mine(&it.notices)))
                 .collect();
             let leaders: Vec<_> = (0..self.driver.mark.partitions).map(|at| election.leader(at, now)).collect();
-            let heirs = election.heirs(self.membership.is_leaving(), now);
+            let heirs = led.map(|led| election.heirs(&led, self.membership.is_leaving(), now)).unwrap_or_default();
             (living, election.gateways(now).into_iter().collect(), heartbeats, leaders, heirs)
         };
         for (server, watches, count, sent) in heartbeats {
@@ -112,13 +113,14 @@ impl<C: NodeClient> QuorumStore<C> {
                 self.notices_missed(server);
             }
         }
-        for (at, (known, heir)) in leaders.into_iter().zip(heirs).enumerate() {
+        for (at, known) in leaders.into_iter().enumerate() {
             match known {
                 Some(known) => self.note_leader(at, known),
                 None => self.forget_dead(at, &living),
             }
-            self.look_after(at, &living, &gateways, heir, now);
+            self.look_after(at, &living, &gateways, now);
         }
+        self.begin_hand_overs(heirs);
         self.driver.wake_all();
     }
 
@@ -162,14 +164,7 @@ impl<C: NodeClient> QuorumStore<C> {
     }
 
     /// What a server does for a partition with each heartbeat.
-    fn look_after(
-        &self,
-        at: usize,
-        living: &BTreeSet<ServerId>,
-        gateways: &BTreeSet<ServerId>,
-        heir: Option<ServerId>,
-        now: Instant,
-    ) {
+    fn look_after(&self, at: usize, living: &BTreeSet<ServerId>, gateways: &BTreeSet<ServerId>, now: Instant) {
         let part = &self.parts[at];
         part.local_waiters.lock().forget_dropped(now);
         if let Some(lead) = part.proposer.lock().lead() {
@@ -178,9 +173,6 @@ impl<C: NodeClient> QuorumStore<C> {
             lead.hear_of(living.iter().copied(), clock, &exit);
             lead.found_dead(self.membership.election.lock().dead(now), clock);
             lead.gathers_only_of(gateways, Route::hash_of, clock, &exit);
-            if let Some(heir) = heir.filter(|_| lead.may_hand_over(clock)) {
-                lead.begin_hand_over(heir, clock);
-            }
             self.claim_again(at);
             return;
         }
@@ -270,18 +262,42 @@ impl<C: NodeClient> QuorumStore<C> {
         let _ = timeout(HEARTBEAT_TIME_MAX, self.heartbeat_at_all()).await;
     }
 
-    /// Begins to hand over what has an heir. Whether any has.
-    fn begin_to_leave(&self) -> bool {
-        let mut has_heir = false;
-        let heirs = self.membership.election.lock().heirs(true, Instant::now());
-        for (part, heir) in self.parts.iter().zip(heirs) {
-            let mut proposer = part.proposer.lock();
-            let Some(lead) = proposer.lead() else { continue };
-            if let Some(heir) = heir {
-                has_heir = true;
-                lead.begin_hand_over(heir, self.clock.now());
+    /// The partitions that this server leads. None while it hands one of them over: what is planned next depends on
+    /// whether that is taken over.
+    fn led(&self) -> Option<Vec<u16>> {
+        let mut led = Vec::new();
+        for (number, part) in (0..).zip(self.parts.iter()) {
+            match part.proposer.lock().lead() {
+                Some(lead) if lead.hands_over() => return None,
+                Some(_) => led.push(number),
+                None => {}
             }
         }
-        has_heir
+        Some(led)
+    }
+
+    /// Begins to hand these partitions over, unless that failed a moment ago.
+    fn begin_hand_overs(&self, heirs: Vec<(u16, ServerId)>) {
+        let now = self.clock.now();
+        for (partition, heir) in heirs {
+            let mut proposer = self.parts[usize::from(partition)].proposer.lock();
+            if let Some(lead) = proposer.lead().filter(|lead| lead.may_hand_over(now)) {
+                lead.begin_hand_over(heir, now);
+            }
+        }
+    }
+
+    /// Begins to hand over all that this server leads. False if there is nothing, or nobody to take it.
+    fn begin_to_leave(&self) -> bool {
+        let now = self.clock.now();
+        let led = (0..).zip(self.parts.iter()).filter(|(_, part)| part.proposer.lock().lead().is_some());
+        let mine: Vec<u16> = led.map(|(number, _)| number).collect();
+        let heirs = self.membership.election.lock().heirs(&mine, true, Instant::now());
+        for (partition, heir) in &heirs {
+            if let Some(lead) = self.parts[usize::from(*partition)].proposer.lock().lead() {
+                lead.begin_hand_over(*heir, now);
+            }
+        }
+        !heirs.is_empty()
     }
 }

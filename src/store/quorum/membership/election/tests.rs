@@ -178,33 +178,54 @@ fn partitions_without_a_voting_majority_have_no_candidates() {
     assert_eq!(due(&it, at(5)), 0);
 }
 
+/// How many of all partitions, which this server leads, it hands over.
+fn heirs(it: &Election, leaves: bool, now: Instant) -> usize {
+    it.heirs(&(0..PARTITIONS).collect::<Vec<_>>(), leaves, now).len()
+}
+
 #[test]
 fn a_server_that_comes_gets_its_share_once_it_has_settled() {
     let start = Start(Instant::now());
     let at = |millis| start.at(millis);
     let mut it = Election::new(ME, 3, PARTITIONS, at(0));
-    let heirs = |it: &Election, leaves, now| it.heirs(leaves, now).iter().flatten().count();
     all_show(&mut it, at(0), &votes(ballot(1, ME), 1), &[(OTHER, heartbeat(1))]);
     assert_eq!(heirs(&it, true, at(0)), 0, "what a node shows at first may be old");
     let mut count = 1;
     for now in (300..=2_100).step_by(300) {
         count += 1;
         all_show(&mut it, at(now), &votes(ballot(1, ME), now), &[(OTHER, heartbeat(count))]);
-        assert_eq!((heirs(&it, false, at(now)) > 0, heirs(&it, true, at(now))), (now >= 2_000, 8));
+        assert_eq!((heirs(&it, false, at(now)), heirs(&it, true, at(now))), (if now < 2_000 { 0 } else { 4 }, 8));
     }
-    let share = heirs(&it, false, at(2_100));
-    assert!(share < 8, "each has some");
     // It may have died: a hand-over that can wait does.
-    assert_eq!(
-        (heirs(&it, false, at(2_799)), heirs(&it, false, at(2_800)), heirs(&it, true, at(2_800))),
-        (share, 0, 8)
-    );
+    assert_eq!((heirs(&it, false, at(2_799)), heirs(&it, false, at(2_800)), heirs(&it, true, at(2_800))), (4, 0, 8));
     // One that gives a partition up may be about to leave.
     it.gave(OTHER, at(2_100));
     assert_eq!((heirs(&it, false, at(2_100)), heirs(&it, true, at(2_100))), (0, 8));
     let leaving = Heartbeat { leaves: true, ..heartbeat(count + 1) };
     all_show(&mut it, at(2_400), &votes(ballot(1, ME), 9_999), &[(OTHER, leaving)]);
     assert_eq!((heirs(&it, false, at(2_400)), heirs(&it, true, at(2_400))), (0, 0));
+}
+
+#[test]
+fn shares_are_levelled_while_each_partition_has_one_leader() {
+    let start = Start(Instant::now());
+    let at = |millis| start.at(millis);
+    let led = |partition| Led { partition, round: 1, now: clock(5) };
+    let given = |mine: &[u16], other: &[u16]| {
+        let mut it = Election::new(ME, 3, PARTITIONS, at(0));
+        for (count, now) in (1..).zip((0..=3_000).step_by(300)) {
+            let leads = Heartbeat { leads: other.iter().copied().map(led).collect(), ..heartbeat(count) };
+            all_show(&mut it, at(now), &votes(ballot(1, ME), now), &[(OTHER, leads)]);
+        }
+        it.heirs(mine, false, at(3_000))
+    };
+    let three = given(&[0, 1, 2, 3, 4, 5, 6], &[7]);
+    assert_eq!(three.len(), 3, "each leads four then");
+    assert!(three.iter().all(|(partition, heir)| *partition < 7 && *heir == OTHER));
+    assert_eq!(given(&[0, 1, 2, 3], &[4, 5, 6, 7]), [], "they are equal");
+    assert_eq!(given(&[0, 1, 2], &[3, 4, 5, 6, 7]), [], "the other one gives");
+    assert_eq!(given(&[0, 1, 2, 3, 4, 5], &[]), [], "two are on their way");
+    assert_eq!(given(&[0, 1, 2, 3, 4, 5, 6, 7], &[7]), [], "who leads the last one is not settled yet");
 }
 
 #[test]
@@ -258,7 +279,7 @@ fn the_time_of_a_leader_is_never_ahead_of_it_even_where_the_clock_is_faster() {
 fn who_reaches_a_minority_of_the_nodes_gets_nothing_handed_over() {
     let start = Start(Instant::now());
     let at = |millis| start.at(millis);
-    let heirs = |reached: usize| {
+    let given = |reached: usize| {
         let mut it = Election::new(ME, 3, PARTITIONS, at(0));
         for (count, now) in (1..).zip((0..=3_000).step_by(300)) {
             for node in 0..reached {
@@ -267,9 +288,9 @@ fn who_reaches_a_minority_of_the_nodes_gets_nothing_handed_over() {
             }
         }
         assert_eq!(it.living(at(3_000)).count(), 2);
-        it.heirs(true, at(3_000)).iter().flatten().count()
+        heirs(&it, true, at(3_000))
     };
-    assert_eq!([1, 2, 3].map(heirs), [0, 8, 8]);
+    assert_eq!([1, 2, 3].map(given), [0, 8, 8]);
 }
 
 #[test]
