@@ -79,7 +79,7 @@ pub(super) async fn rebuild(args: &RebuildArgs) -> Result<(), Failure> {
     let from: Vec<_> = members.iter().zip(&rebuilt).filter(|(_, count)| **count > 0).collect();
     let from: Vec<_> = from.into_iter().map(|(member, count)| format!("{count} from {member}")).collect();
     print(&format!(
-        "store {:032x}, list {}: {} partitions were rebuilt ({}), with {records} records; tokens go on above \
+        "store {:032x}, list {}: {} partitions were rebuilt ({}), records: {records}; tokens go on above \
          {highest}\n\
          the servers continue by themselves; locks that these copies lacked are forgotten",
         list.cluster.0,
