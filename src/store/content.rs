@@ -23,11 +23,11 @@ pub struct Changes {
 }
 
 impl Content {
-    /// Carries the changes out.
+    /// Carries the changes out, in the order in which a node does. No key is both put and gone.
     pub fn apply(&mut self, changes: &Changes) {
+        self.0.extend(changes.put.iter().cloned());
         for key in &changes.gone {
             self.0.remove(key);
         }
-        self.0.extend(changes.put.iter().cloned());
     }
 }
