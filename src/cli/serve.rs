@@ -72,8 +72,9 @@ pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
         return Ok(());
     }
     for url in config.store.urls() {
-        // Reads the files for TLS, so that the server starts only if they can be used.
-        crate::server::store_url(url, &config.store_tls).map_err(|error| Failure::new(CONFIG, error.to_string()))?;
+        // Reads their files, so that the server starts only if they can be used.
+        crate::server::store_url(url, &config.store_tls, &config.store_login)
+            .map_err(|error| Failure::new(CONFIG, error.to_string()))?;
     }
     let log = telemetry::init(&config.log).map_err(|error| Failure::new(CONFIG, error.to_string()))?;
     let log = Arc::new(Mutex::new(Some(log)));

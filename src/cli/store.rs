@@ -4,7 +4,7 @@ use super::exit::{COMMAND_LINE, CONFIG, Failure};
 use crate::{
     config::{self, urls_in, why_no_list},
     domain::limits::STORE_PREFIX_DEFAULT,
-    node::{NodeUrl, TlsFile, TlsFileProblem, TlsFiles},
+    node::{Login, NodeFile, NodeFileProblem, NodeUrl, TlsFiles},
 };
 use clap::Args;
 use std::{ffi::OsString, path::PathBuf};
@@ -36,6 +36,14 @@ pub(crate) struct StoreArgs {
     /// PEM file with the private key of the client certificate
     #[arg(long, value_name = "FILE", env = "FENCEPOST_STORE_KEY", value_parser = clap::value_parser!(OsString))]
     store_key: Option<OsString>,
+
+    /// User of the store in place of one in its URL, with --store-password-file
+    #[arg(long, value_name = "NAME", env = "FENCEPOST_STORE_USER", requires = "store_password_file")]
+    store_user: Option<String>,
+
+    /// File with the password of the store alone
+    #[arg(long, value_name = "FILE", env = "FENCEPOST_STORE_PASSWORD_FILE", value_parser = clap::value_parser!(OsString))]
+    store_password_file: Option<OsString>,
 }
 
 impl StoreArgs {
@@ -44,7 +52,7 @@ impl StoreArgs {
         &self.store_prefix
     }
 
-    /// The URLs with their files for TLS, which are checked. If there are several, each is that of a Redis.
+    /// The URLs with their files, which are checked. If there are several, each is that of a Redis.
     pub(crate) fn urls(&self) -> Result<Vec<NodeUrl>, Failure> {
         let urls = urls_in(&self.store);
         let parsed = urls.iter().map(|url| NodeUrl::parse(url)).collect::<Result<Vec<_>, _>>();
@@ -56,15 +64,21 @@ impl StoreArgs {
             let rule = "--store-ca, --store-cert and --store-key need a store with TLS: --store rediss://…";
             return Err(Failure::new(CONFIG, rule));
         }
+        let password = file(&self.store_password_file);
         let with_files = |url: NodeUrl| {
             let url = url.tagged(&self.store_prefix);
-            if url.tls() { url.with_tls(files.clone()) } else { Ok(url) }
+            let url = if url.tls() { url.with_tls(files.clone())? } else { url };
+            match &password {
+                Some(file) => url.with_login(Login::new(self.store_user.as_deref().unwrap_or_default(), file)),
+                None => Ok(url),
+            }
         };
-        urls.into_iter().map(with_files).collect::<Result<_, _>>().map_err(|TlsFileProblem { file, path, why }| {
+        urls.into_iter().map(with_files).collect::<Result<_, _>>().map_err(|NodeFileProblem { file, path, why }| {
             let flag = match file {
-                TlsFile::Ca => "--store-ca",
-                TlsFile::Cert => "--store-cert",
-                TlsFile::Key => "--store-key",
+                NodeFile::Ca => "--store-ca",
+                NodeFile::Cert => "--store-cert",
+                NodeFile::Key => "--store-key",
+                NodeFile::Password => "--store-password-file",
             };
             Failure::new(CONFIG, format!("{flag} = {path:?}: {why}"))
         })

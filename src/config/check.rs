@@ -2,7 +2,7 @@
 
 use super::{
     AdminPlace, Config, ConfigError, Listen, ListenAddress, ListenHost, LogFormat, PARAMETERS_SHOWN, PASSWORD_SHOWN,
-    SCHEMES, StoreTls, StoreUrl, TlsFiles,
+    SCHEMES, StoreLogin, StoreTls, StoreUrl, TlsFiles,
     duration::as_written,
     names_cluster,
     raw::{Problem, RawConfig, location},
@@ -39,6 +39,10 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
             ca: reader.read("store_ca", None, file),
             cert: reader.read("store_cert", None, file),
             key: reader.read("store_key", None, file),
+        },
+        store_login: StoreLogin {
+            user: reader.read("store_user", default.store_login.user, store_user),
+            password_file: reader.read("store_password_file", None, file),
         },
         store_prefix: reader.read("store_prefix", default.store_prefix, store_prefix),
         allow_eviction: reader.read("allow_eviction", default.allow_eviction, switch),
@@ -80,7 +84,8 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
         reader.problems.push(Problem { at: reader.effective_location("store"), value: String::new(), rule });
     }
     if reader.problems.is_empty()
-        && let Some((key, rule)) = config.store_tls.problem(&config.store)
+        && let Some((key, rule)) =
+            config.store_tls.problem(&config.store).or_else(|| config.store_login.problem(&config.store))
     {
         reader.report(key, rule);
     }
@@ -220,6 +225,12 @@ pub fn store_prefix(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err(format!("must have 1 to {STORE_PREFIX_BYTES_MAX} letters, digits, hyphens, underscores or points"))
+}
+
+/// A user of Redis' ACL; empty for none. Redis allows no blanks in it.
+fn store_user(text: &str) -> Result<String, String> {
+    let is_plain = !text.contains(|it: char| it.is_control() || it.is_whitespace());
+    if is_plain { Ok(text.to_owned()) } else { Err("must be a user of Redis, without blanks".to_owned()) }
 }
 
 /// A file; empty for none.

@@ -10,6 +10,7 @@ mod listen;
 pub mod options;
 mod raw;
 mod render;
+mod store_login;
 mod store_tls;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ mod variables;
 pub use check::store_prefix;
 pub use listen::{AdminListen, Listen, ListenAddress, ListenHost};
 pub use raw::{Problem, RawConfig, Source};
+pub use store_login::StoreLogin;
 pub use store_tls::StoreTls;
 pub use tls::TlsFiles;
 pub use variables::{Environment, misspelt};
@@ -48,6 +50,8 @@ pub struct Config {
     pub store: StoreUrl,
     /// The files for a store over TLS.
     pub store_tls: StoreTls,
+    /// The user of the store and the file with its password.
+    pub store_login: StoreLogin,
     /// The name of the store in Redis, with which its keys begin.
     pub store_prefix: String,
     /// Whether to serve on a Redis that may evict leases.
@@ -266,6 +270,7 @@ impl Default for Config {
             connections_per_peer: 10_000,
             store: StoreUrl::Memory,
             store_tls: StoreTls::default(),
+            store_login: StoreLogin::default(),
             allow_eviction: false,
             store_prefix: STORE_PREFIX_DEFAULT.to_owned(),
             classic_prefix: String::new(),

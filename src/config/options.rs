@@ -67,6 +67,16 @@ pub const OPTIONS: [ServerOption; 29] = [
     option("store_cert", "FILE", "PEM file with the client certificate for a rediss:// store that asks for one"),
     option("store_key", "FILE", "PEM file with the private key of the client certificate"),
     option(
+        "store_user",
+        "NAME",
+        "User of the store in place of one in its URL, with --store-password-file; empty: the default user of Redis",
+    ),
+    option(
+        "store_password_file",
+        "FILE",
+        "File with the password of the store alone, read for each connection; open ones follow its changes",
+    ),
+    option(
         "store_prefix",
         "NAME",
         "Name of the store in Redis: its keys begin with {NAME}: (1 to 24 letters, digits, - _ .); several stores share one Redis",

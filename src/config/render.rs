@@ -29,6 +29,8 @@ pub(super) fn value(config: &Config, key: &str) -> Option<String> {
         "store_ca" => path(config.store_tls.ca.as_ref()),
         "store_cert" => path(config.store_tls.cert.as_ref()),
         "store_key" => path(config.store_tls.key.as_ref()),
+        "store_user" => string(&config.store_login.user),
+        "store_password_file" => path(config.store_login.password_file.as_ref()),
         "store_prefix" => string(&config.store_prefix),
         "allow_eviction" => config.allow_eviction.to_string(),
         "classic_prefix" => string(&config.classic_prefix),

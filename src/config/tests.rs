@@ -168,8 +168,10 @@ fn a_variable_that_is_not_utf8_is_a_problem() {
 
 #[test]
 fn every_rule_holds_at_its_edges() {
-    let cases: [(&'static str, &[&str], &[&str]); 22] = [
+    let cases: [(&'static str, &[&str], &[&str]); 24] = [
         ("store_ca", &[""], &["a\nb", "/a.pem"]),
+        ("store_user", &[""], &["a b", "a\nb", "me"]),
+        ("store_password_file", &[""], &["a\nb", "/p"]),
         ("plaintext", &["true", "false"], &["maybe"]),
         ("tls_cert", &[""], &["a\nb", "/a.pem"]),
         ("connections_max", &["1", "1000000"], &["0", "1000001"]),
@@ -261,6 +263,8 @@ fn the_printed_file_reads_back_the_same() {
         ("store_ca", "/etc/it's.pem"),
         ("store_cert", "cert.pem"),
         ("store_key", "key.pem"),
+        ("store_user", "me"),
+        ("store_password_file", "/etc/it's"),
         ("store_prefix", "team-a"),
         ("allow_eviction", "true"),
         ("classic_prefix", "lock:\"'{x}"),

@@ -35,7 +35,7 @@ pub struct Connection {
 
 impl Connection {
     pub(super) fn new(
-        Made { connection, address }: Made,
+        Made { connection, address, .. }: Made,
         in_cluster: bool,
         info: ServerInfo,
         metrics: Arc<StoreMetrics>,
@@ -152,7 +152,7 @@ impl Connection {
 
     /// Asks questions on this connection.
     pub fn probe(&self) -> Probe {
-        Probe::new(self.connection(), self.in_cluster)
+        Probe::new(self.connection(), Arc::clone(&self.address), self.in_cluster)
     }
 
     /// Waits until the connection was closed, or may be dead.

@@ -2,8 +2,8 @@
 //! it still answers, or makes another. The connection for pushes is made here too, with the same settings.
 
 use super::{
-    CONNECTIONS_PER_NODE, NodeUrl, RESPONSE_TIMEOUT, RedisUrl, ServerInfo, TlsFileProblem, connection::Connection,
-    find::Finder, handshake, reply::connect_error,
+    CONNECTIONS_PER_NODE, NodeFileProblem, NodeUrl, RESPONSE_TIMEOUT, RedisUrl, ServerInfo, connection::Connection,
+    find::Finder, handshake, login::LoggedIn, reply::connect_error,
 };
 use crate::telemetry::metrics::{RoundTrip, StoreMetrics};
 use deadpool::{
@@ -26,9 +26,12 @@ const WRITE_BUFFER: usize = 1_024;
 pub(super) type Pooled = Object<Maker>;
 
 /// A connection, and where it leads: `host:port`, or `host:port/database`.
+#[derive(Clone)]
 pub(super) struct Made {
     pub(super) connection: MultiplexedConnection,
     pub(super) address: Arc<str>,
+    /// What it was authenticated with, if that is in a file.
+    logged_in: Option<LoggedIn>,
 }
 
 /// Makes connections to one Redis.
@@ -72,13 +75,13 @@ impl Dialer {
         self.url.settings().is_in_cluster()
     }
 
-    /// Asks the Redis at an address what it is, which has to be the primary that was found.
-    pub(super) async fn greet(
-        &self,
-        connection: &mut MultiplexedConnection,
-        address: &str,
-    ) -> Result<ServerInfo, String> {
-        handshake::greet(connection, &self.url.settings().at(address)?).await
+    /// Asks a Redis what it is, which has to be the primary that was found. Before that, the connection authenticates
+    /// again if its password has changed.
+    pub(super) async fn greet(&self, made: &mut Made) -> Result<ServerInfo, String> {
+        if let Some(logged_in) = &mut made.logged_in {
+            logged_in.renew(&mut made.connection).await;
+        }
+        handshake::greet(&mut made.connection, &self.url.settings().at(&made.address)?).await
     }
 
     /// Keeps what is known about the primary current. Never ends.
@@ -90,7 +93,7 @@ impl Dialer {
     /// happened, why, and what to do. Dropped, it leaves at most a connection that closes.
     pub(super) async fn connect(&self, metrics: &Arc<StoreMetrics>) -> Result<(Pooled, Connection), String> {
         let pool = self.pool.as_ref().map_err(Clone::clone)?;
-        let pooled = pool.get().await.map_err(|error| match error {
+        let mut pooled = pool.get().await.map_err(|error| match error {
             PoolError::Backend(why) => why,
             PoolError::Timeout(TimeoutType::Wait) => "all connections to Redis are still in use".to_owned(),
             PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle) => "Redis did not answer in time".to_owned(),
@@ -98,20 +101,17 @@ impl Dialer {
                 other.to_string()
             }
         })?;
-        let (mut connection, address) = (pooled.connection.clone(), Arc::clone(&pooled.address));
         metrics.round_trips.of(RoundTrip::Check).inc();
-        let greeted = match self.greet(&mut connection, &address).await {
-            Ok(info) => handshake::prepare_scripts(&mut connection, info).await,
+        let greeted = match self.greet(&mut pooled).await {
+            Ok(info) => handshake::prepare_scripts(&mut pooled.connection, info).await,
             Err(why) => Err(why),
         };
+        let made = Made::clone(&pooled);
         match greeted {
-            Ok(info) => {
-                let made = Made { connection, address };
-                Ok((pooled, Connection::new(made, self.is_in_cluster(), info, Arc::clone(metrics))))
-            }
+            Ok(info) => Ok((pooled, Connection::new(made, self.is_in_cluster(), info, Arc::clone(metrics)))),
             Err(why) => {
                 discard(pooled);
-                Err(self.finder.explain(&address, why))
+                Err(self.finder.explain(&made.address, why))
             }
         }
     }
@@ -167,15 +167,13 @@ impl Manager for Maker {
 /// Finds the primary and connects to it.
 async fn make(finder: &Finder, config: &AsyncConnectionConfig) -> Result<Made, String> {
     let url = finder.find().await?;
-    let made = try_open(&url, config).await;
-    let connection = made.map_err(|why| finder.explain(url.address(), why.words(&url)))?;
-    Ok(Made { connection, address: url.address().into() })
+    try_open(&url, config).await.map_err(|why| finder.explain(url.address(), why.words(&url)))
 }
 
 /// Why there is no connection.
 pub(super) enum Unopened {
-    /// A file for TLS cannot be used.
-    File(TlsFileProblem),
+    /// One of the files cannot be used.
+    File(NodeFileProblem),
     /// Redis, or the way to it.
     Redis(RedisError),
 }
@@ -184,7 +182,7 @@ impl Unopened {
     /// What happened at this URL, why, and what to do.
     pub(super) fn words(&self, url: &RedisUrl) -> String {
         match self {
-            Self::File(problem) => format!("no TLS connection to Redis: the file {problem}"),
+            Self::File(problem) => format!("no connection to Redis: the file {problem}"),
             Self::Redis(error) => match connect_error(error) {
                 // Redis waits for the rest of what it takes for a command.
                 why if url.tls() && error.is_timeout() => format!(
@@ -196,13 +194,12 @@ impl Unopened {
     }
 }
 
-/// Makes one connection, with the files for TLS as they are now.
-pub(super) async fn try_open(
-    url: &RedisUrl,
-    config: &AsyncConnectionConfig,
-) -> Result<MultiplexedConnection, Unopened> {
-    let client = Client::open(url.settings().map_err(Unopened::File)?).map_err(Unopened::Redis)?;
-    client.get_multiplexed_async_connection_with_config(config).await.map_err(Unopened::Redis)
+/// Makes one connection, with the files as they are now.
+pub(super) async fn try_open(url: &RedisUrl, config: &AsyncConnectionConfig) -> Result<Made, Unopened> {
+    let (settings, logged_in) = url.settings().map_err(Unopened::File)?;
+    let client = Client::open(settings).map_err(Unopened::Redis)?;
+    let connection = client.get_multiplexed_async_connection_with_config(config).await.map_err(Unopened::Redis)?;
+    Ok(Made { connection, address: url.address().into(), logged_in })
 }
 
 /// Keeps a connection out of the pool: one that leads to the wrong address answers every PING.

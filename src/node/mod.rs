@@ -19,8 +19,10 @@ mod connection;
 mod dial;
 pub mod doctor;
 mod error;
+mod files;
 mod find;
 mod handshake;
+mod login;
 mod pushes;
 mod reconnect;
 mod reply;
@@ -33,11 +35,13 @@ pub use connection::Connection;
 /// texts, nil (also for `false`) and arrays.
 pub use deadpool_redis::redis::Value;
 pub use error::NodeError;
+pub use files::{NodeFile, NodeFileProblem};
 pub use find::{ClusterUrl, NodeUrl, SentinelUrl};
 pub use handshake::{Incarnation, ServerInfo};
+pub use login::Login;
 pub use pushes::{PUSHES_BACKLOG_BYTES_MAX, PUSHES_BACKLOG_MAX, Push, PushSender, Pushes};
 pub use script::{Arg, Script, ScriptCall};
-pub use tls::{TlsFile, TlsFileProblem, TlsFiles};
+pub use tls::TlsFiles;
 pub use url::RedisUrl;
 
 pub(crate) use reply::script_error;

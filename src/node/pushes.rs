@@ -142,10 +142,10 @@ async fn listen(
     has_begun: &mut bool,
 ) -> Result<(), String> {
     let ended = Arc::new(Notify::new());
-    let made = dialer.connect_outside(sink(subscription.sender.clone(), Arc::clone(&ended))).await?;
-    let (mut connection, mut primary) = (made.connection, dialer.finder.changes());
-    dialer.greet(&mut connection, &made.address).await?;
-    subscribe(&mut connection, &subscription.channel, dialer.is_in_cluster()).await?;
+    let mut made = dialer.connect_outside(sink(subscription.sender.clone(), Arc::clone(&ended))).await?;
+    let mut primary = dialer.finder.changes();
+    dialer.greet(&mut made).await?;
+    subscribe(&mut made.connection, &subscription.channel, dialer.is_in_cluster()).await?;
     backoff.reset();
     *has_begun = true;
     subscription.sender.deliver(Push::Resync);
@@ -158,7 +158,7 @@ async fn listen(
             () = tokio::time::sleep(jittered(CHECK_PERIOD)) => {}
         }
         // A peer that vanished closes nothing; a Redis that became a replica may get no messages any more.
-        dialer.greet(&mut connection, &made.address).await?;
+        dialer.greet(&mut made).await?;
     }
 }
 

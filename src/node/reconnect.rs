@@ -3,7 +3,7 @@
 use super::{
     CHECK_PERIOD, Connection, Node,
     backoff::{Backoff, LONGEST, jittered},
-    dial::discard,
+    dial::{Pooled, discard},
 };
 use crate::telemetry::metrics::RoundTrip;
 use std::sync::Arc;
@@ -54,11 +54,11 @@ pub(super) async fn keep_connected(node: &Node, slot: usize) {
     let mut lost = 0;
     loop {
         match node.dialer.connect(&node.metrics).await {
-            Ok((pooled, connection)) => {
+            Ok((mut pooled, connection)) => {
                 node.metrics.reconnects.inc_by(lost);
                 let made = Instant::now();
                 let installed = Installed::new(node, slot, Arc::new(connection));
-                let end = watch_over(node, &installed.connection).await;
+                let end = watch_over(node, &mut pooled, &installed.connection).await;
                 // Connections that fail soon, again and again, are made with growing pauses.
                 if made.elapsed() >= LONGEST {
                     backoff.reset();
@@ -83,7 +83,7 @@ pub(super) async fn keep_connected(node: &Node, slot: usize) {
 
 /// Checks a connection from time to time, and when there is a reason to. Closes it and returns when it has to be
 /// replaced.
-async fn watch_over(node: &Node, connection: &Connection) -> End {
+async fn watch_over(node: &Node, pooled: &mut Pooled, connection: &Connection) -> End {
     let mut broken = node.dialer.broken.subscribe();
     let mut primary = node.dialer.finder.changes();
     loop {
@@ -101,7 +101,7 @@ async fn watch_over(node: &Node, connection: &Connection) -> End {
             return End::Wrong;
         }
         node.metrics.round_trips.of(RoundTrip::Check).inc();
-        match node.dialer.greet(&mut connection.connection(), connection.address()).await {
+        match node.dialer.greet(pooled).await {
             Ok(info) if info.incarnation() == connection.incarnation() => {}
             Ok(_) => {
                 connection

@@ -132,7 +132,8 @@ fn classify_code(code: &str, detail: &str) -> Fault {
         "NOAUTH" => refused(
             format!(
                 "Redis answers, but requires a password, which the URL lacks: write it as \
-                 redis://user:password@host:port in --store or FENCEPOST_STORE {said}"
+                 redis://user:password@host:port in --store or FENCEPOST_STORE, or in the file of \
+                 --store-password-file {said}"
             ),
             Action::Close,
         ),
@@ -243,8 +244,8 @@ fn no_permission(detail: &str) -> String {
 
 fn wrong_password(detail: &str) -> String {
     format!(
-        "Redis answers, and does not accept the user or the password of the URL: correct redis://user:password@host:port \
-         in --store or FENCEPOST_STORE (Redis says: {detail})"
+        "Redis answers, and does not accept the user or the password: correct redis://user:password@host:port in \
+         --store or FENCEPOST_STORE, or --store-user and the file of --store-password-file (Redis says: {detail})"
     )
 }
 

@@ -1,5 +1,6 @@
 //! TLS to a Redis: its files, and the meaning of its errors.
 
+use super::files::{NodeFile, NodeFileProblem};
 use deadpool_redis::redis::{Client, ClientTlsConfig, ConnectionInfo, TlsCertificates};
 use rustls::{
     RootCertStore,
@@ -11,7 +12,7 @@ use rustls::{
     sign::CertifiedKey,
 };
 use std::{
-    fmt, fs,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -26,50 +27,22 @@ pub struct TlsFiles {
     pub key: Option<PathBuf>,
 }
 
-/// One of the [`TlsFiles`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TlsFile {
-    /// The authorities.
-    Ca,
-    /// The client certificate.
-    Cert,
-    /// The private key.
-    Key,
-}
-
-/// Why a file cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsFileProblem {
-    /// Which file.
-    pub file: TlsFile,
-    /// Its path.
-    pub path: PathBuf,
-    /// The reason, as the end of a sentence about the file.
-    pub why: String,
-}
-
-impl fmt::Display for TlsFileProblem {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} {}", self.path.display(), self.why)
-    }
-}
-
 const NO_CERTIFICATE: &str = "contains no certificate: it must be a PEM file with -----BEGIN CERTIFICATE-----";
 const NO_KEY: &str = "contains no unencrypted private key: it must be a PEM file with -----BEGIN PRIVATE KEY-----";
 
 impl TlsFiles {
     /// Reads and checks the files, and adds them to the settings of a connection.
-    pub(super) fn add_to(&self, info: &ConnectionInfo) -> Result<ConnectionInfo, TlsFileProblem> {
+    pub(super) fn add_to(&self, info: &ConnectionInfo) -> Result<ConnectionInfo, NodeFileProblem> {
         let root_cert = self.ca.as_deref().map(authorities).transpose()?;
         let client_tls = match (&self.cert, &self.key) {
             (Some(cert), Some(key)) => Some(identity(cert, key)?),
-            (Some(cert), None) => return Err(problem(TlsFile::Cert, cert, "is given without its private key")),
-            (None, Some(key)) => return Err(problem(TlsFile::Key, key, "is given without its certificate")),
+            (Some(cert), None) => return Err(problem(NodeFile::Cert, cert, "is given without its private key")),
+            (None, Some(key)) => return Err(problem(NodeFile::Key, key, "is given without its certificate")),
             (None, None) => None,
         };
         let path = self.ca.as_ref().or(self.cert.as_ref()).cloned().unwrap_or_default();
         let client = Client::build_with_tls(info.clone(), TlsCertificates { client_tls, root_cert });
-        let client = client.map_err(|error| problem(TlsFile::Ca, &path, format!("cannot be used: {error}")))?;
+        let client = client.map_err(|error| problem(NodeFile::Ca, &path, format!("cannot be used: {error}")))?;
         Ok(client.get_connection_info().clone())
     }
 
@@ -79,44 +52,45 @@ impl TlsFiles {
     }
 }
 
-fn problem(file: TlsFile, path: &Path, why: impl Into<String>) -> TlsFileProblem {
-    TlsFileProblem { file, path: path.to_owned(), why: why.into() }
+fn problem(file: NodeFile, path: &Path, why: impl Into<String>) -> NodeFileProblem {
+    NodeFileProblem::new(file, path, why)
 }
 
-fn read(file: TlsFile, path: &Path) -> Result<Vec<u8>, TlsFileProblem> {
+fn read(file: NodeFile, path: &Path) -> Result<Vec<u8>, NodeFileProblem> {
     fs::read(path).map_err(|error| problem(file, path, format!("cannot be read: {error}")))
 }
 
 /// The certificates of a PEM file; at least one.
-fn certificates(file: TlsFile, path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsFileProblem> {
+fn certificates(file: NodeFile, path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, NodeFileProblem> {
     let found = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     let found = found.map_err(|error| problem(file, path, format!("is not a valid PEM file: {error}")))?;
     if found.is_empty() { Err(problem(file, path, NO_CERTIFICATE)) } else { Ok(found) }
 }
 
-fn authorities(path: &Path) -> Result<Vec<u8>, TlsFileProblem> {
-    let pem = read(TlsFile::Ca, path)?;
+fn authorities(path: &Path) -> Result<Vec<u8>, NodeFileProblem> {
+    let pem = read(NodeFile::Ca, path)?;
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(TlsFile::Ca, path, &pem)? {
+    for certificate in certificates(NodeFile::Ca, path, &pem)? {
         let added = roots.add(certificate);
-        added.map_err(|error| problem(TlsFile::Ca, path, format!("has a certificate that cannot be used: {error}")))?;
+        added
+            .map_err(|error| problem(NodeFile::Ca, path, format!("has a certificate that cannot be used: {error}")))?;
     }
     Ok(pem)
 }
 
-fn identity(cert: &Path, key: &Path) -> Result<ClientTlsConfig, TlsFileProblem> {
-    let (client_cert, client_key) = (read(TlsFile::Cert, cert)?, read(TlsFile::Key, key)?);
-    let chain = certificates(TlsFile::Cert, cert, &client_cert)?;
+fn identity(cert: &Path, key: &Path) -> Result<ClientTlsConfig, NodeFileProblem> {
+    let (client_cert, client_key) = (read(NodeFile::Cert, cert)?, read(NodeFile::Key, key)?);
+    let chain = certificates(NodeFile::Cert, cert, &client_cert)?;
     let parsed = PrivateKeyDer::from_pem_slice(&client_key).map_err(|error| match error {
-        PemError::NoItemsFound => problem(TlsFile::Key, key, NO_KEY),
-        other => problem(TlsFile::Key, key, format!("is not a valid PEM file: {other}")),
+        PemError::NoItemsFound => problem(NodeFile::Key, key, NO_KEY),
+        other => problem(NodeFile::Key, key, format!("is not a valid PEM file: {other}")),
     })?;
     CertifiedKey::from_der(chain, parsed, &ring::default_provider()).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => {
             let why = format!("does not belong to the certificate in {}: give the key of that one", cert.display());
-            problem(TlsFile::Key, key, why)
+            problem(NodeFile::Key, key, why)
         }
-        other => problem(TlsFile::Key, key, format!("cannot be used: {other}")),
+        other => problem(NodeFile::Key, key, format!("cannot be used: {other}")),
     })?;
     Ok(ClientTlsConfig { client_cert, client_key })
 }

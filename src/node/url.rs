@@ -1,6 +1,6 @@
 //! The URL of a Redis. Its password is never shown: not in a log, not in an error.
 
-use super::tls::{TlsFileProblem, TlsFiles};
+use super::{Login, NodeFileProblem, TlsFiles, login::LoggedIn};
 use deadpool_redis::redis::{
     ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, io::tcp::TcpSettings,
 };
@@ -19,6 +19,8 @@ const FORM: &str = "write redis://[user:password@]host:port[/db], or rediss:// f
 pub struct RedisUrl {
     info: ConnectionInfo,
     files: TlsFiles,
+    /// In place of a password in the URL.
+    login: Option<Login>,
     /// Whether it is a member of a Redis Cluster.
     in_cluster: bool,
     shown: String,
@@ -74,7 +76,7 @@ impl RedisUrl {
         let settings =
             settings.clone().set_protocol(ProtocolVersion::RESP3).set_lib_name("fencepost", env!("CARGO_PKG_VERSION"));
         let info = info.set_tcp_settings(tcp_settings()).set_redis_settings(settings);
-        Ok(Self { info, files: TlsFiles::default(), in_cluster: false, shown })
+        Ok(Self { info, files: TlsFiles::default(), login: None, in_cluster: false, shown })
     }
 
     /// Where it is, without how to get in: `host:port`, or `host:port/database`.
@@ -109,6 +111,7 @@ impl RedisUrl {
         Ok(Self {
             info: info.set_redis_settings(settings),
             files: self.files.clone(),
+            login: self.login.clone(),
             in_cluster: self.in_cluster,
             shown,
         })
@@ -120,7 +123,7 @@ impl RedisUrl {
             let settings = url.info.redis_settings();
             (settings.username().map(str::to_owned), settings.password().map(str::to_owned), url.tls())
         };
-        access(self) == access(other) && self.files == other.files
+        access(self) == access(other) && self.files == other.files && self.login == other.login
     }
 
     /// Whether the connection is encrypted.
@@ -153,7 +156,7 @@ impl RedisUrl {
     }
 
     /// With these files for TLS, which are read to check them. Only a `rediss://` URL can have any.
-    pub fn with_tls(self, files: TlsFiles) -> Result<Self, TlsFileProblem> {
+    pub fn with_tls(self, files: TlsFiles) -> Result<Self, NodeFileProblem> {
         if !files.is_empty() {
             files.add_to(&self.info)?;
         }
@@ -164,9 +167,28 @@ impl RedisUrl {
         &self.info
     }
 
-    /// The settings of one connection. Reads the files for TLS.
-    pub(super) fn settings(&self) -> Result<ConnectionInfo, TlsFileProblem> {
-        if self.files.is_empty() { Ok(self.info.clone()) } else { self.files.add_to(&self.info) }
+    /// With this user and a password from a file, which is read to check it. A URL that has a password is refused.
+    pub fn with_login(self, login: Login) -> Result<Self, NodeFileProblem> {
+        if self.info.redis_settings().password().is_some() {
+            return Err(login.problem("is given beside a password in the URL: remove one of the two"));
+        }
+        login.password()?;
+        let (scheme, address) = self.shown.split_once("://").unwrap_or_default();
+        let shown = format!("{scheme}://{}:***@{address}", login.user.as_deref().unwrap_or_default());
+        Ok(Self { login: Some(login), shown, ..self })
+    }
+
+    /// The settings of one connection, and what it is authenticated with if that is in a file. Reads the files.
+    pub(super) fn settings(&self) -> Result<(ConnectionInfo, Option<LoggedIn>), NodeFileProblem> {
+        let mut info = if self.files.is_empty() { self.info.clone() } else { self.files.add_to(&self.info)? };
+        let Some(login) = self.login.clone() else { return Ok((info, None)) };
+        let password = login.password()?;
+        let mut settings = info.redis_settings().clone().set_password(password.clone());
+        if let Some(user) = &login.user {
+            settings = settings.set_username(user);
+        }
+        info = info.set_redis_settings(settings);
+        Ok((info, Some(LoggedIn::new(login, password))))
     }
 }
 

@@ -21,9 +21,9 @@ pub use listen::{ListenError, Listeners, bind};
 use crate::{
     api::{self, Api, Faults, StoreIdentity},
     clock::ProcessClock,
-    config::{AdminPlace, Config, ConfigError, Problem, StoreTls, StoreUrl},
+    config::{AdminPlace, Config, ConfigError, Problem, StoreLogin, StoreTls, StoreUrl},
     locks::{Hub, Locks},
-    node::{NodeUrl, TlsFile, TlsFileProblem, TlsFiles},
+    node::{Login, NodeFile, NodeFileProblem, NodeUrl, TlsFiles},
     store::{
         MemoryStore, Store,
         quorum::{ClusterStore, nodes::addresses::Addresses},
@@ -69,7 +69,7 @@ pub enum ServeError {
     StoreUrl(String),
     /// A file for TLS towards the store cannot be used.
     #[error(transparent)]
-    StoreTls(#[from] ConfigError),
+    StoreFile(#[from] ConfigError),
     /// The descriptors compiled into the server do not load.
     #[error("server reflection cannot be set up: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
@@ -103,7 +103,10 @@ pub async fn serve(
     let server = |store| Server { config: &config, ports, store, metrics: metrics.clone(), traces: traces.clone() };
     match &config.store {
         StoreUrl::Redis(urls) => {
-            let urls = urls.iter().map(|url| store_url(url, &config.store_tls)).collect::<Result<Vec<_>, _>>()?;
+            let urls = urls
+                .iter()
+                .map(|url| store_url(url, &config.store_tls, &config.store_login))
+                .collect::<Result<Vec<_>, _>>()?;
             let addresses =
                 Addresses::new(urls).of_store(&config.store_prefix).allowing_eviction(config.allow_eviction);
             let (addresses, clock) = (addresses.measured(&metrics.store), Arc::new(ProcessClock::start()));
@@ -147,22 +150,25 @@ async fn in_a_task(store: Arc<ClusterStore<Addresses>>) {
     }
 }
 
-/// The Redis at this URL, or its Sentinels, with the files for TLS, which are checked.
-pub fn store_url(url: &str, files: &StoreTls) -> Result<NodeUrl, ServeError> {
+/// The Redis at this URL, or its Sentinels, with its files, which are checked.
+pub fn store_url(url: &str, files: &StoreTls, login: &StoreLogin) -> Result<NodeUrl, ServeError> {
     let StoreTls { ca, cert, key } = files.clone();
     let url = NodeUrl::parse(url).map_err(ServeError::StoreUrl)?;
     // Only those with TLS can have any; that one of a store has it was checked.
-    if !url.tls() {
-        return Ok(url);
-    }
-    url.with_tls(TlsFiles { ca, cert, key }).map_err(|TlsFileProblem { file, path, why }| {
+    let url = if url.tls() { url.with_tls(TlsFiles { ca, cert, key }) } else { Ok(url) };
+    let with_login = |url: NodeUrl| match &login.password_file {
+        Some(file) => url.with_login(Login::new(&login.user, file)),
+        None => Ok(url),
+    };
+    url.and_then(with_login).map_err(|NodeFileProblem { file, path, why }| {
         let option = match file {
-            TlsFile::Ca => "store_ca",
-            TlsFile::Cert => "store_cert",
-            TlsFile::Key => "store_key",
+            NodeFile::Ca => "store_ca",
+            NodeFile::Cert => "store_cert",
+            NodeFile::Key => "store_key",
+            NodeFile::Password => "store_password_file",
         };
         let problem = Problem { at: option.to_owned(), value: path.display().to_string(), rule: why };
-        ServeError::StoreTls(ConfigError { problems: vec![problem] })
+        ServeError::StoreFile(ConfigError { problems: vec![problem] })
     })
 }
 

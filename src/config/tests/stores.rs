@@ -100,3 +100,18 @@ fn files_for_the_store_that_do_not_fit_together_are_refused() {
     let files = StoreTls { ca: Some("/ca.pem".into()), cert: Some("/c.pem".into()), key: Some("/k.pem".into()) };
     assert_eq!(load(&[tls, ca, cert, key], &[], None).unwrap().store_tls, files);
 }
+
+#[test]
+fn a_user_needs_a_password_and_both_need_a_redis() {
+    let (user, file, redis) = (("store_user", "me"), ("store_password_file", "/p"), ("store", "redis://even"));
+    for (flags, says) in [
+        (&[redis, user][..], "--store-user = \"me\": needs the file with its password as well: --store-password-file"),
+        (&[file, user], "--store-password-file = \"/p\": needs a store on Redis: --store redis://"),
+    ] {
+        let text = refused(flags);
+        assert!(text.contains("a problem") && text.contains(says), "{text}");
+    }
+    let login = load(&[redis, user, file], &[], None).unwrap().store_login;
+    assert_eq!(login, StoreLogin { user: "me".to_owned(), password_file: Some("/p".into()) });
+    assert_eq!(load(&[redis, file], &[], None).unwrap().store_login.user, "");
+}

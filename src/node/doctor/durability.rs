@@ -13,12 +13,19 @@ const FULL: u64 = 80;
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Err(why) = &facts.settings {
+        let change = match facts.service() {
+            Some(service) => {
+                format!("nothing: {} allows it to nobody; its pages say what is written to disk", service.name)
+            }
+            None => "allow it (ACL SETUSER <user> +config|get), or look at these settings where the service is managed"
+                .to_owned(),
+        };
         findings.push(Finding::warning(
             "config",
             format!("CONFIG GET is not allowed ({why})"),
             "appendfsync, save and min-replicas-to-write could not be checked: what a power loss or a failover forgets \
              is unknown",
-            "allow it (ACL SETUSER <user> +config|get), or look at these settings where the service is managed",
+            change,
         ));
     }
     findings.extend([eviction(facts), memory(facts), persistence(facts), replicas(facts)]);
@@ -48,21 +55,37 @@ fn failed_write(facts: &Facts) -> Option<&'static str> {
 }
 
 fn eviction(facts: &Facts) -> Finding {
+    let change = match facts.service() {
+        Some(service) => format!("set maxmemory-policy to noeviction {} ({})", service.settings, service.name),
+        None => "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf; keep caches in another Redis"
+            .to_owned(),
+    };
     match facts.setting("maxmemory-policy").or_else(|| facts.info("maxmemory_policy")) {
         Some("noeviction") => Finding::ok(EVICTION, "maxmemory-policy is noeviction"),
+        Some(policy) if policy.starts_with("volatile-") && facts.keeps_ttls => Finding::error(
+            EVICTION,
+            format!("maxmemory-policy is {policy}, and locks are shared with classic clients"),
+            "when memory is short, Redis silently removes keys with a TTL, as classic locks are: a lock that is held \
+             can be free, and a second holder gets it",
+            change,
+        ),
+        Some(policy) if policy.starts_with("volatile-") => Finding::ok(
+            EVICTION,
+            format!("maxmemory-policy is {policy}: it removes keys with a TTL, and locks have none"),
+        ),
         Some(policy) => Finding::error(
             EVICTION,
             format!("maxmemory-policy is {policy}"),
             "when memory is short, Redis silently removes what it keeps of locks: once another server takes them over, \
              a lock that is held can be free, and a second holder gets it",
-            "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf; keep caches in another Redis",
+            change,
         ),
         None => Finding::warning(
             EVICTION,
             "maxmemory-policy could not be checked",
             "with any other policy, Redis removes what it keeps of locks when memory is short: a lock that is held can \
              get a second holder",
-            "make sure that it is noeviction",
+            "make sure that it is noeviction, or one that begins with volatile- where no classic clients share locks",
         ),
     }
 }

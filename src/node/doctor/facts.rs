@@ -1,12 +1,17 @@
 //! Facts about a Redis, and access to their values.
 
+use super::service::{self, Service};
 use std::collections::BTreeMap;
 
 /// The facts that the checks judge. Where Redis refused a question, the error is its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
+    /// Where it is: `host:port`, or `host:port/database`.
+    pub address: String,
     /// Whether it has to be a member of a Redis Cluster.
     pub in_cluster: bool,
+    /// Whether it has keys with a TTL whose loss endangers locks.
+    pub keeps_ttls: bool,
     /// The text of INFO.
     pub info: Result<String, String>,
     /// The relevant settings, from CONFIG GET.
@@ -18,6 +23,12 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// The managed service that it is a part of, if that is known.
+    pub(super) fn service(&self) -> Option<Service> {
+        let host = self.address.rsplit_once(':').map_or(&*self.address, |(host, _)| host);
+        service::of(host, self.info("os"))
+    }
+
     /// A field of INFO, unless it is empty.
     pub(super) fn info(&self, name: &str) -> Option<&str> {
         let lines = self.info.as_ref().ok()?.lines();

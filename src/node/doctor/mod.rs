@@ -11,6 +11,7 @@ mod facts;
 mod logged;
 mod probe;
 pub mod sentinels;
+mod service;
 #[cfg(test)]
 mod tests;
 

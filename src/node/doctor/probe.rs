@@ -25,6 +25,7 @@ const SETTINGS: [&str; 8] = [
 /// the inner one is Redis' refusal, which is a fact like any other. Dropping a question leaves nothing behind.
 pub struct Probe {
     connection: MultiplexedConnection,
+    address: Arc<str>,
     /// Whether it leads to a member of a Redis Cluster.
     in_cluster: bool,
 }
@@ -33,11 +34,11 @@ impl Probe {
     /// Connects to a Redis of any kind and role. The error says why that failed and what to do.
     pub async fn connect(url: &RedisUrl) -> Result<Self, String> {
         let made = Dialer::new(url.into()).connect_outside(|_| {}).await?;
-        Ok(Self::new(made.connection, url.is_in_cluster()))
+        Ok(Self::new(made.connection, made.address, url.is_in_cluster()))
     }
 
-    pub(in crate::node) fn new(connection: MultiplexedConnection, in_cluster: bool) -> Self {
-        Self { connection, in_cluster }
+    pub(in crate::node) fn new(connection: MultiplexedConnection, address: Arc<str>, in_cluster: bool) -> Self {
+        Self { connection, address, in_cluster }
     }
 
     /// Whether it leads to a member of a Redis Cluster.
@@ -88,7 +89,8 @@ impl Probe {
                 (Ok(_), Err(_)) => {}
             }
         }
-        Ok(Facts { in_cluster: self.in_cluster, info, settings, scripts, clock })
+        let (address, in_cluster) = (self.address.as_ref().to_owned(), self.in_cluster);
+        Ok(Facts { address, in_cluster, keeps_ttls: false, info, settings, scripts, clock })
     }
 
     async fn may_run_scripts(&mut self) -> Result<Result<(), String>, String> {

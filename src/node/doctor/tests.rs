@@ -17,7 +17,9 @@ const SETTINGS: [(&str, &str); 8] = [
 
 fn well() -> Facts {
     Facts {
+        address: "127.0.0.1:6379".to_owned(),
         in_cluster: false,
+        keeps_ttls: false,
         info: Ok(INFO.to_owned()),
         settings: Ok(SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
         scripts: Ok(()),
@@ -89,8 +91,13 @@ fn basics() {
 
 #[test]
 fn eviction_and_memory() {
-    for policy in ["allkeys-lru", "volatile-lru", "volatile-ttl", "allkeys-random"] {
+    for policy in ["allkeys-lru", "allkeys-random"] {
         assert_found(&set(&[("maxmemory-policy", policy)]), EVICTION, Severity::Error, policy);
+    }
+    for policy in ["volatile-lru", "volatile-ttl"] {
+        let facts = set(&[("maxmemory-policy", policy)]);
+        assert_found(&facts, EVICTION, Severity::Ok, "locks have none");
+        assert_found(&Facts { keeps_ttls: true, ..facts }, EVICTION, Severity::Error, "shared with classic clients");
     }
     // If CONFIG is forbidden, INFO tells the policy too.
     let mut facts = told(&[("noeviction", "allkeys-lfu")]);
@@ -102,6 +109,16 @@ fn eviction_and_memory() {
         assert_found(&set(&[("maxmemory", max)]), "memory", severity, "1.0 MiB used");
     }
     assert_found(&told(&[("used_memory", "x")]), "memory", Severity::Warning, "could not");
+}
+
+#[test]
+fn a_service_is_changed_where_it_is_managed() {
+    let address = "master.locks.abc123.euw1.cache.amazonaws.com:6379".to_owned();
+    let facts = Facts { address, settings: Err("NOPERM".to_owned()), ..told(&[("noeviction", "allkeys-lru")]) };
+    let findings = judge_only_one(&facts, []);
+    let change = |check| findings.iter().find(|finding| finding.check == check).unwrap().change.clone();
+    assert!(change(EVICTION).contains("parameter group") && change("config").contains("Amazon ElastiCache"));
+    assert!(findings.iter().all(|finding| !finding.change.contains("CONFIG SET maxmemory")), "{findings:?}");
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl Sentinel {
             Ok::<(), SendError>(())
         });
         let made = dial::try_open(&self.url, &config).await;
-        made.map_err(|why| match why {
+        made.map(|made| made.connection).map_err(|why| match why {
             Unopened::Redis(error) if is_about_entry(&error) => refusal(&error),
             why => why.words(&self.url),
         })

@@ -74,3 +74,48 @@ fn one_redis_is_no_cluster_and_no_majority() {
         assert_plain(&told, &OF_SEVERAL);
     }
 }
+
+#[test]
+fn the_password_may_be_in_a_file() {
+    let redis = Redis::start(&[]);
+    redis.command(&["ACL", "SETUSER", "me", "on", ">s3cret", "~*", "&*", "+@all"]);
+    redis.command(&["ACL", "SETUSER", "default", "off"]);
+    let (folder, url) = (tempfile::tempdir().unwrap(), format!("redis://127.0.0.1:{}", redis.port));
+    let file = folder.path().join("password");
+    let path = file.to_str().unwrap();
+    let login = ["--store", &url, "--store-user", "me", "--store-password-file", path];
+    run(&[&["serve", "--listen", "127.0.0.1:0", "--admin-listen", "none"], &login[..]].concat())
+        .expect(78)
+        .says("store_password_file")
+        .says("cannot be read");
+    run(&[&["doctor"], &login[..]].concat()).expect(78).says("--store-password-file").says("cannot be read");
+    std::fs::write(&file, "s3cret\n").unwrap();
+    for command in [&["quorum", "create"][..], &["quorum", "status"], &["doctor"]] {
+        let ended = run(&[command, &login[..]].concat()).expect(0);
+        assert!(!ended.out.contains("s3cret") && !ended.err.contains("s3cret"));
+    }
+    let server = Server::start_with(&login);
+    await_that("the server is ready", || server.run(&["status"]).code == 0);
+    server.run(&["acquire", "a"]).expect(0);
+    assert!(server.log().contains(&format!("redis://me:***@127.0.0.1:{}", redis.port)), "{}", server.log());
+    let beside = format!("redis://me:s3cret@127.0.0.1:{}", redis.port);
+    let beside = run(&["doctor", "--store", &beside, "--store-password-file", path]).expect(78);
+    beside.says("is given beside a password in the URL");
+}
+
+/// Locks have no TTL in Redis, and classic ones have.
+#[test]
+fn a_policy_that_removes_keys_with_a_ttl_is_fit_for_all_but_classic_locks() {
+    let redis = Redis::start(&["--maxmemory-policy", "volatile-lru"]);
+    let url = redis.url();
+    let server = Server::start_with(&["--store", &url]);
+    await_that("the server is ready", || server.run(&["status"]).code == 0);
+    run(&["doctor", "--store", &url]).expect(0).says("maxmemory-policy is volatile-lru");
+    drop(server);
+    redis.command(&["FLUSHALL"]);
+    let server = Server::start_with(&["--store", &url, "--classic-prefix", "lock:"]);
+    await_that("it is refused", || server.log().contains("redis may evict locks"));
+    run(&["doctor", "--store", &url]).expect(1).says("locks are shared with classic clients");
+    redis.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    await_that("the server goes on", || server.run(&["status"]).code == 0);
+}

@@ -228,9 +228,9 @@ fn a_node_in_cluster_mode_is_refused() {
 
 #[test]
 fn a_node_that_may_evict_is_refused_until_it_may_not() {
-    let (nodes, store) = with_one(&["--maxmemory-policy", "volatile-lru"]);
+    let (nodes, store) = with_one(&["--maxmemory-policy", "allkeys-lfu"]);
     let place = format!("127.0.0.1:{}: ", nodes[2].port);
-    quorum("create", &store, &[]).expect(69).says(&place).says("maxmemory-policy is volatile-lru");
+    quorum("create", &store, &[]).expect(69).says(&place).says("maxmemory-policy is allkeys-lfu");
     Process::start(&mut fencepost(&["doctor", "--store", &store])).ended().expect(1);
     nodes[2].command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     quorum("create", &store, &[]).expect(0);

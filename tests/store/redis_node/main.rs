@@ -8,6 +8,7 @@ mod headers;
 #[path = "../../support/kept.rs"]
 mod kept;
 mod log;
+mod login;
 mod pushes;
 mod recovery;
 #[path = "../../support/redis.rs"]

@@ -49,7 +49,7 @@ impl Member {
 
     async fn ask_anew(&self) -> Result<Result<[Value; 3], RedisError>, String> {
         let made = dial::try_open(&self.url, &dial::config()).await;
-        let mut line = made.map_err(|why| why.words(&self.url))?;
+        let mut line = made.map_err(|why| why.words(&self.url))?.connection;
         // Kept at once: if this takes too long, the next question need not begin anew.
         *self.line.lock() = Some(line.clone());
         Ok(ask(&mut line).await)

@@ -1,7 +1,7 @@
 //! The URL of a Redis Cluster, and how its members are entered.
 
 use super::{ANYWHERE, all_with_tls, shown_user};
-use crate::node::{RedisUrl, TlsFileProblem, TlsFiles, find::cluster::slot_of};
+use crate::node::{Login, NodeFileProblem, RedisUrl, TlsFiles, find::cluster::slot_of};
 use std::fmt;
 
 /// The most members that a URL names.
@@ -63,9 +63,15 @@ impl ClusterUrl {
         Self { slot: slot_of(tag), tag: tag.to_owned(), ..self }
     }
 
-    pub(super) fn with_tls(self, files: &TlsFiles) -> Result<Self, TlsFileProblem> {
+    pub(super) fn with_tls(self, files: &TlsFiles) -> Result<Self, NodeFileProblem> {
         let (seeds, node) = (all_with_tls(self.seeds, files)?, self.node.with_tls(files.clone())?);
         Ok(Self { seeds, node, ..self })
+    }
+
+    pub(super) fn with_login(self, login: Login) -> Result<Self, NodeFileProblem> {
+        let seeds = self.seeds.into_iter().map(|seed| seed.with_login(login.clone())).collect::<Result<_, _>>()?;
+        let node = self.node.with_login(login)?;
+        Ok(Self { seeds, shown: self.shown.replacen("://", &format!("://{}", shown_user(&node)), 1), node, ..self })
     }
 
     /// The slot that is used, in words.

@@ -6,7 +6,7 @@ mod sentinel;
 pub use cluster::ClusterUrl;
 pub use sentinel::SentinelUrl;
 
-use crate::node::{RedisUrl, TlsFileProblem, TlsFiles};
+use crate::node::{Login, NodeFileProblem, RedisUrl, TlsFiles};
 use std::fmt;
 
 /// A host for the URL of a node whose address is not known yet.
@@ -71,11 +71,21 @@ impl NodeUrl {
     }
 
     /// With these files for TLS, which are read to check them. Only a URL with TLS can have any.
-    pub fn with_tls(self, files: TlsFiles) -> Result<Self, TlsFileProblem> {
+    pub fn with_tls(self, files: TlsFiles) -> Result<Self, NodeFileProblem> {
         Ok(match self {
             Self::Redis(url) => Self::Redis(url.with_tls(files)?),
             Self::Sentinel(url) => Self::Sentinel(url.with_tls(&files)?),
             Self::Cluster(url) => Self::Cluster(url.with_tls(&files)?),
+        })
+    }
+
+    /// With this user and a password from a file, which is read to check it: those of the Redis, not of Sentinels. A
+    /// URL that has a password is refused.
+    pub fn with_login(self, login: Login) -> Result<Self, NodeFileProblem> {
+        Ok(match self {
+            Self::Redis(url) => Self::Redis(url.with_login(login)?),
+            Self::Sentinel(url) => Self::Sentinel(url.with_login(login)?),
+            Self::Cluster(url) => Self::Cluster(url.with_login(login)?),
         })
     }
 
@@ -97,7 +107,7 @@ fn shown_user(url: &RedisUrl) -> String {
 }
 
 /// All with these files for TLS.
-fn all_with_tls(urls: Vec<RedisUrl>, files: &TlsFiles) -> Result<Vec<RedisUrl>, TlsFileProblem> {
+fn all_with_tls(urls: Vec<RedisUrl>, files: &TlsFiles) -> Result<Vec<RedisUrl>, NodeFileProblem> {
     urls.into_iter().map(|url| url.with_tls(files.clone())).collect()
 }
 

@@ -1,7 +1,7 @@
 //! The URL of Sentinels, and how they and the primary that they name are entered.
 
 use super::{ANYWHERE, all_with_tls, shown_user};
-use crate::node::{RedisUrl, TlsFileProblem, TlsFiles};
+use crate::node::{Login, NodeFileProblem, RedisUrl, TlsFiles};
 use std::fmt;
 
 /// The most Sentinels of a URL.
@@ -63,9 +63,14 @@ impl SentinelUrl {
         Ok(Self { sentinels, name: name.to_owned(), node, shown })
     }
 
-    pub(super) fn with_tls(self, files: &TlsFiles) -> Result<Self, TlsFileProblem> {
+    pub(super) fn with_tls(self, files: &TlsFiles) -> Result<Self, NodeFileProblem> {
         let (sentinels, node) = (all_with_tls(self.sentinels, files)?, self.node.with_tls(files.clone())?);
         Ok(Self { sentinels, node, ..self })
+    }
+
+    pub(super) fn with_login(self, login: Login) -> Result<Self, NodeFileProblem> {
+        let node = self.node.with_login(login)?;
+        Ok(Self { shown: self.shown.replacen("://", &format!("://{}", shown_user(&node)), 1), node, ..self })
     }
 
     /// The URL of a primary at this address, `host:port`.

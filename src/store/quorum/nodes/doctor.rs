@@ -16,16 +16,16 @@ pub(crate) const LAYOUT: &str = "layout";
 pub async fn examine(url: &RedisUrl, keys: &Keys, is_only: bool) -> Result<Vec<Finding>, String> {
     let mut probe = Probe::connect(url).await?;
     let facts = probe.gather().await?;
-    judge(&mut probe, &facts, keys, is_only).await
+    judge(&mut probe, facts, keys, is_only).await
 }
 
 /// The same for a node to which this is a connection, and which runs scripts.
 pub(super) async fn examine_again(mut probe: Probe, keys: &Keys, is_only: bool) -> Result<Vec<Finding>, String> {
     let facts = probe.gather_again().await?;
-    judge(&mut probe, &facts, keys, is_only).await
+    judge(&mut probe, facts, keys, is_only).await
 }
 
-async fn judge(probe: &mut Probe, facts: &Facts, keys: &Keys, is_only: bool) -> Result<Vec<Finding>, String> {
+async fn judge(probe: &mut Probe, facts: Facts, keys: &Keys, is_only: bool) -> Result<Vec<Finding>, String> {
     // The keys of the first partition and of the cluster. No server has this name.
     let read = probe.ask::<Value>(&["STRLEN", &keys.header(0)]).await?;
     let written = probe.ask::<Value>(&["HDEL", &keys.servers(), "doctor"]).await?;
@@ -35,10 +35,11 @@ async fn judge(probe: &mut Probe, facts: &Facts, keys: &Keys, is_only: bool) -> 
     let prefix = probe.ask::<Option<Vec<u8>>>(&["GET", &keys.classic()]).await?;
     let layout = layout_of(earlier, mark.ok().and_then(|mark| mark.try_into().ok()).map(u128::from_be_bytes));
     let classic = prefix.as_ref().ok().and_then(|prefix| classic(prefix.as_deref()?, &keys.classic()));
+    let facts = Facts { keeps_ttls: classic.is_some(), ..facts };
     let refused = read.and(written).and(prefix).err();
     let rights = rights(refused, keys.base(), is_only);
     let own = [rights, channels(sent.err(), &keys.channels()), layout].into_iter().chain(classic);
-    Ok(if is_only { judge_only_one(facts, own) } else { judge_one_of_several(facts, own) })
+    Ok(if is_only { judge_only_one(&facts, own) } else { judge_one_of_several(&facts, own) })
 }
 
 /// `store`: the id of the store that the node keeps, which its servers tell too.
