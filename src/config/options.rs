@@ -35,7 +35,7 @@ const fn option(key: &'static str, value_name: &'static str, help: &'static str)
 }
 
 /// All options, in the order of the help.
-pub const OPTIONS: [ServerOption; 29] = [
+pub const OPTIONS: [ServerOption; 31] = [
     option(
         "listen",
         "ADDRESS",

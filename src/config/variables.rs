@@ -72,7 +72,11 @@ pub(super) fn suggestion(name: &str) -> Option<String> {
     let Some(rest) = name.strip_prefix(PREFIX) else {
         return known().min_by_key(|known| strsim::osa_distance(&name, known));
     };
-    most_similar(rest, known().map(|known| known[PREFIX.len()..].to_owned())).map(|rest| format!("{PREFIX}{rest}"))
+    let rests = || known().map(|known| known[PREFIX.len()..].to_owned());
+    // Others call it FENCEPOST_STORE_URL, which looks more like FENCEPOST_STORE_USER.
+    let without_url = rest.strip_suffix("_URL").or_else(|| rest.strip_suffix("_URI"));
+    let found = without_url.and_then(|rest| rests().find(|known| known == rest));
+    found.or_else(|| most_similar(rest, rests())).map(|rest| format!("{PREFIX}{rest}"))
 }
 
 /// The most similar of these texts, if any is similar.

@@ -1,7 +1,7 @@
-//! A user, and a password in a file, where another program renews it: a token of AWS IAM or of Microsoft Entra, or a
-//! secret of Vault.
+//! A user, and a password in a file, where another program renews it: credentials of AWS IAM, Microsoft Entra or Vault,
+//! which expire.
 //!
-//! The file is read for each new connection. Services close a connection whose token has expired, so an open connection
+//! The file is read for each new connection. Services close a connection whose password has expired, so an open one
 //! authenticates again once the file has another password. Redis may learn of that password later than this server, so
 //! a refusal changes nothing, and the next check tries again.
 
@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The most bytes of the file. Tokens have a few thousand.
+/// The most bytes of the file. Passwords of services have a few thousand.
 const PASSWORD_BYTES_MAX: u64 = 64 * 1024;
 
 /// A user, and the file with its password.

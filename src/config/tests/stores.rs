@@ -103,15 +103,15 @@ fn files_for_the_store_that_do_not_fit_together_are_refused() {
 
 #[test]
 fn a_user_needs_a_password_and_both_need_a_redis() {
-    let (user, file, redis) = (("store_user", "me"), ("store_password_file", "/p"), ("store", "redis://even"));
+    let (user, file, store) = (("store_user", "me"), ("store_password_file", "/p"), ("store", "redis://even"));
     for (flags, says) in [
-        (&[redis, user][..], "--store-user = \"me\": needs the file with its password as well: --store-password-file"),
+        (&[store, user][..], "--store-user = \"me\": needs the file with its password as well: --store-password-file"),
         (&[file, user], "--store-password-file = \"/p\": needs a store on Redis: --store redis://"),
     ] {
         let text = refused(flags);
         assert!(text.contains("a problem") && text.contains(says), "{text}");
     }
-    let login = load(&[redis, user, file], &[], None).unwrap().store_login;
+    let login = load(&[store, user, file], &[], None).unwrap().store_login;
     assert_eq!(login, StoreLogin { user: "me".to_owned(), password_file: Some("/p".into()) });
-    assert_eq!(load(&[redis, file], &[], None).unwrap().store_login.user, "");
+    assert_eq!(load(&[store, file], &[], None).unwrap().store_login.user, "");
 }

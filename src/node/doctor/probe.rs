@@ -5,7 +5,7 @@ use crate::node::{RedisUrl, dial::Dialer, handshake, pushes, reply::connect_erro
 use deadpool_redis::redis::{
     self, Cmd, ErrorKind, FromRedisValue, RedisError, ServerErrorKind, Value, aio::MultiplexedConnection,
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The settings that are judged.
 const SETTINGS: [&str; 8] = [

@@ -174,8 +174,8 @@ fn settings_that_cannot_be_read_are_reported_as_unchecked() {
     assert_found(&found, "config", "warning", "CONFIG GET is not allowed");
     assert_found(&found, "persistence", "warning", "appendfsync could not be checked");
     assert_found(&found, "eviction", "ok", "noeviction");
-    redis.command(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
-    assert_found(&report(&url, 1), "eviction", "error", "volatile-ttl");
+    redis.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lfu"]);
+    assert_found(&report(&url, 1), "eviction", "error", "allkeys-lfu");
     redis.command(&["ACL", "SETUSER", "fp", "resetchannels"]);
     assert_found(&report(&url, 1), "channels", "warning", "messages may not be sent");
     redis.command(&["ACL", "SETUSER", "fp", "-info", "-@scripting"]);
@@ -232,13 +232,13 @@ async fn a_server_notices_settings_that_change_while_it_serves() {
 
 #[tokio::test]
 async fn a_server_reads_info_if_config_is_forbidden() {
-    let redis = Redis::start(&["--maxmemory-policy", "volatile-lru"]);
+    let redis = Redis::start(&["--maxmemory-policy", "allkeys-lru"]);
     redis.command(&["ACL", "SETUSER", "fp", "on", ">pw", "~*", "&*", "+@all", "-config"]);
     let url = redis.url().replace("redis://", "redis://fp:pw@");
     let server = Server::start_with(|config| config.store = StoreUrl::Redis(vec![url])).await;
     until(|| async {
         let refused = server.client().acquire(acquire_request("a", TTL)).await;
-        assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE").message().contains("volatile-lru")
+        assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE").message().contains("allkeys-lru")
     })
     .await;
     serving(&server, false).await;
