@@ -24,7 +24,7 @@ FEATURES := --features fencepost-client/testing
 
 .PHONY: help setup test quick fmt lint unit server test-clients test-python test-typescript test-go test-java \
     test-guards start-clients drivers interop redis-million redis-scale idle-connections protocol-long quorum-worlds \
-    takeover mutants schedules fuzz engines matrix matrix-slice torture torture-slice torture-long torture-build \
+    takeover mutants script-mutants schedules fuzz engines matrix matrix-slice torture torture-slice torture-long torture-build \
     doc deny advisories proto-baseline run image image-check image-login image-push sbom dist publish
 
 help: ## List the targets
@@ -155,6 +155,9 @@ takeover: ## Measure for how long locks have no answer when the server that lead
 	cargo bench --locked --bench takeover
 
 # Not part of `test`: each mutant is a build, which loads nothing. Writes tests/repo/mutants/RESULTS.md.
+script-mutants: setup ## Check that the comparison with the twin finds each small mistake in a script of a node
+	cargo test --locked --test script-mutants -- --nocapture
+
 mutants: ## Check that the named tests find each deliberate mistake in rules, servers and scripts
 	cargo fetch --locked --target $(HOST)
 	cargo test --locked --test mutants-run -- --nocapture

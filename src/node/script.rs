@@ -27,6 +27,11 @@ impl Script {
         Self { source, sha: OnceLock::new(), sha_without_header: OnceLock::new() }
     }
 
+    /// Its source, with the line of flags if it has one.
+    pub fn source(&self) -> &'static str {
+        self.source
+    }
+
     /// The hash by which Redis knows it.
     pub fn sha(&self) -> &str {
         self.sha_for(true)

@@ -9,7 +9,7 @@ use super::{
 use crate::redis_server::Redis;
 use deadpool_redis::redis;
 use fencepost::testing::{
-    node::{self, Connection, NodeError, RedisUrl, Value},
+    node::{self, Connection, NodeError, RedisUrl, Script, Value},
     store::{
         content::{Bytes, Content},
         quorum::{
@@ -24,7 +24,7 @@ use fencepost::testing::{
         },
     },
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{runtime::Runtime, time::timeout};
 
 /// How long a connection may take after a restart.
@@ -47,6 +47,10 @@ pub(crate) struct Both {
     pub(crate) requests: usize,
     /// How often each request was answered in each way.
     pub(crate) seen: BTreeMap<String, usize>,
+    /// A part of the scripts, and what is in its place.
+    broken: Option<(&'static str, String)>,
+    /// The scripts with it, by their sources.
+    scripts: RefCell<BTreeMap<&'static str, &'static Script>>,
 }
 
 fn raw(redis: &Redis) -> redis::Connection {
@@ -62,9 +66,27 @@ impl Both {
         runtime.spawn(async move { own.run().await });
         let (raw, twin, lives) = (raw(&redis), Node::default(), Vec::new());
         let (saved, sent, seen, run_id) = (None, Vec::new(), BTreeMap::new(), String::new());
-        let mut both = Self { redis, raw, runtime, node, twin, lives, run_id, saved, sent, made: 1, requests: 0, seen };
+        let (made, requests, broken, scripts) = (1, 0, None, RefCell::default());
+        let mut both =
+            Self { redis, raw, runtime, node, twin, lives, run_id, saved, sent, made, requests, seen, broken, scripts };
         both.lives_anew();
         both
+    }
+
+    /// Puts another text in the place of a part of the scripts.
+    #[allow(dead_code, reason = "the comparison of the scripts as they are does not use it")]
+    pub(crate) fn breaks(&mut self, part: &'static str, text: &str) {
+        self.broken = Some((part, text.to_owned()));
+    }
+
+    /// The script that runs in place of this one.
+    fn script(&self, of: &'static Script) -> &'static Script {
+        let Some((part, text)) = &self.broken else { return of };
+        let mut scripts = self.scripts.borrow_mut();
+        scripts.entry(of.source()).or_insert_with(|| {
+            let source = of.source().replace(part, text);
+            Box::leak(Box::new(Script::new(Box::leak(source.into_boxed_str()))))
+        })
     }
 
     /// Begins anew, with nothing known to either.
@@ -343,7 +365,7 @@ impl Both {
 
     pub(crate) fn run(&self, scripts::Call { script, .. }: &scripts::Call) -> Value {
         loop {
-            match self.runtime.block_on(self.connection().run(script.script, &script.keys, &script.args)) {
+            match self.runtime.block_on(self.connection().run(self.script(script.script), &script.keys, &script.args)) {
                 Ok(reply) => return reply,
                 // A check of the connection found another incarnation, and closed it.
                 Err(NodeError::Unavailable(why)) if !why.contains("Redis says") => {}
