@@ -37,9 +37,12 @@ pub(crate) struct StoreArgs {
     #[arg(long, value_name = "FILE", env = "FENCEPOST_STORE_KEY", value_parser = clap::value_parser!(OsString))]
     store_key: Option<OsString>,
 
-    /// User of the store in place of one in its URL, with --store-password-file
-    #[arg(long, value_name = "NAME", env = "FENCEPOST_STORE_USER", requires = "store_password_file")]
-    store_user: Option<String>,
+    /// User of the store, if its URL has none, with --store-password-file
+    #[arg(
+        long, value_name = "NAME", env = "FENCEPOST_STORE_USER", default_value = "", hide_default_value = true,
+        value_parser = config::store_user
+    )]
+    store_user: String,
 
     /// File with the password of the store alone
     #[arg(long, value_name = "FILE", env = "FENCEPOST_STORE_PASSWORD_FILE", value_parser = clap::value_parser!(OsString))]
@@ -65,11 +68,15 @@ impl StoreArgs {
             return Err(Failure::new(CONFIG, rule));
         }
         let password = file(&self.store_password_file);
+        if password.is_none() && !self.store_user.is_empty() {
+            let rule = "--store-user needs the file with its password as well: --store-password-file FILE";
+            return Err(Failure::new(CONFIG, rule));
+        }
         let with_files = |url: NodeUrl| {
             let url = url.tagged(&self.store_prefix);
             let url = if url.tls() { url.with_tls(files.clone())? } else { url };
             match &password {
-                Some(file) => url.with_login(Login::new(self.store_user.as_deref().unwrap_or_default(), file)),
+                Some(file) => url.with_login(Login::new(&self.store_user, file)),
                 None => Ok(url),
             }
         };

@@ -228,7 +228,11 @@ pub fn store_prefix(text: &str) -> Result<String, String> {
 }
 
 /// A user of Redis' ACL; empty for none. Redis allows no blanks in it.
-fn store_user(text: &str) -> Result<String, String> {
+///
+/// # Errors
+///
+/// It has blanks, or characters that are not shown.
+pub fn store_user(text: &str) -> Result<String, String> {
     let is_plain = !text.contains(|it: char| it.is_control() || it.is_whitespace());
     if is_plain { Ok(text.to_owned()) } else { Err("must be a user of Redis, without blanks".to_owned()) }
 }

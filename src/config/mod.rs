@@ -17,7 +17,7 @@ mod tests;
 mod tls;
 mod variables;
 
-pub use check::store_prefix;
+pub use check::{store_prefix, store_user};
 pub use listen::{AdminListen, Listen, ListenAddress, ListenHost};
 pub use raw::{Problem, RawConfig, Source};
 pub use store_login::StoreLogin;

@@ -69,12 +69,12 @@ pub const OPTIONS: [ServerOption; 31] = [
     option(
         "store_user",
         "NAME",
-        "User of the store in place of one in its URL, with --store-password-file; empty: the default user of Redis",
+        "User of the store if its URL has none, with --store-password-file; empty: the default user of Redis",
     ),
     option(
         "store_password_file",
         "FILE",
-        "File with the password of the store alone, read for each connection; open ones follow its changes",
+        "File with the password of the store alone, read for each connection; open ones authenticate again when it changes",
     ),
     option(
         "store_prefix",

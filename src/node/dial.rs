@@ -5,7 +5,10 @@ use super::{
     CONNECTIONS_PER_NODE, NodeFileProblem, NodeUrl, RESPONSE_TIMEOUT, RedisUrl, ServerInfo, connection::Connection,
     find::Finder, handshake, login::LoggedIn, reply::connect_error,
 };
-use crate::telemetry::metrics::{RoundTrip, StoreMetrics};
+use crate::{
+    sync::Mutex,
+    telemetry::metrics::{RoundTrip, StoreMetrics},
+};
 use deadpool::{
     Runtime,
     managed::{Manager, Metrics, Object, Pool, PoolError, RecycleError, RecycleResult, TimeoutType},
@@ -41,6 +44,8 @@ pub(super) struct Dialer {
     pool: Result<Pool<Maker>, String>,
     /// Counts connections that broke, so that the others are checked at once.
     pub(super) broken: Arc<watch::Sender<u64>>,
+    /// Why a password could not be renewed, as it was logged last.
+    not_renewed: Mutex<Option<String>>,
 }
 
 impl Dialer {
@@ -63,7 +68,7 @@ impl Dialer {
                 .build()
                 .map_err(|error| error.to_string())
         });
-        Self { url: Box::new(url), finder, pool, broken }
+        Self { url: Box::new(url), finder, pool, broken, not_renewed: Mutex::default() }
     }
 
     pub(super) fn url(&self) -> &NodeUrl {
@@ -79,9 +84,20 @@ impl Dialer {
     /// again if its password has changed.
     pub(super) async fn greet(&self, made: &mut Made) -> Result<ServerInfo, String> {
         if let Some(logged_in) = &mut made.logged_in {
-            logged_in.renew(&mut made.connection).await;
+            self.report(logged_in.renew(&mut made.connection).await);
         }
         handshake::greet(&mut made.connection, &self.url.settings().at(&made.address)?).await
+    }
+
+    /// Logs once for all connections why a new password is not used.
+    fn report(&self, renewed: Result<(), String>) {
+        let Err(why) = renewed else { return };
+        let mut reported = self.not_renewed.lock();
+        if reported.as_ref() != Some(&why) {
+            let url = self.url();
+            tracing::warn!(%url, why, "redis password cannot be renewed: open connections keep the old one");
+            *reported = Some(why);
+        }
     }
 
     /// Keeps what is known about the primary current. Never ends.

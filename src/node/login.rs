@@ -1,20 +1,19 @@
-//! A user, and a password in a file, where another program renews it: credentials of AWS IAM, Microsoft Entra or Vault,
-//! which expire.
+//! A user, and a password in a file, where another program renews it: credentials of AWS IAM or of Vault, which expire.
 //!
 //! The file is read for each new connection. Services close a connection whose password has expired, so an open one
 //! authenticates again once the file has another password. Redis may learn of that password later than this server, so
-//! a refusal changes nothing, and the next check tries again.
+//! a refusal changes nothing, and a later check tries again.
 
-use super::files::{NodeFile, NodeFileProblem};
-use deadpool_redis::redis::{self, ErrorKind, Value, aio::MultiplexedConnection};
+use super::files::{self, NodeFile, NodeFileProblem};
+use deadpool_redis::redis::{self, Value, aio::MultiplexedConnection};
 use std::{
-    fs::File,
-    io::Read,
     path::{Path, PathBuf},
+    time::Duration,
 };
+use tokio::time::Instant;
 
-/// The most bytes of the file. Passwords of services have a few thousand.
-const PASSWORD_BYTES_MAX: u64 = 64 * 1024;
+/// The pause of a connection after Redis has refused a new password.
+const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 
 /// A user, and the file with its password.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,13 +33,13 @@ impl Login {
 
     /// The password in the file.
     pub(super) fn password(&self) -> Result<String, NodeFileProblem> {
-        let text = read(&self.password_file).map_err(|error| self.problem(format!("cannot be read: {error}")))?;
+        let bytes = files::read(NodeFile::Password, &self.password_file)?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| self.problem("is no text: it must be UTF-8"))?;
         match text.trim() {
-            _ if text.len() as u64 > PASSWORD_BYTES_MAX => {
-                Err(self
-                    .problem(format!("has more than {PASSWORD_BYTES_MAX} bytes: it must contain the password alone")))
-            }
             "" => Err(self.problem("is empty: it must contain the password")),
+            password if password.contains(char::is_control) => {
+                Err(self.problem("has more than one line: it must contain the password alone"))
+            }
             password => Ok(password.to_owned()),
         }
     }
@@ -50,19 +49,13 @@ impl Login {
     }
 }
 
-fn read(path: &Path) -> std::io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(PASSWORD_BYTES_MAX + 1).read_to_string(&mut text)?;
-    Ok(text)
-}
-
 /// What an open connection was authenticated with last.
 #[derive(Clone)]
 pub(super) struct LoggedIn {
     login: Login,
     password: String,
-    /// Why the next password was not taken, so that the log says it once.
-    refused: Option<String>,
+    /// The new password that Redis refused, and when.
+    refused: Option<(String, Instant)>,
 }
 
 impl LoggedIn {
@@ -71,39 +64,28 @@ impl LoggedIn {
     }
 
     /// Authenticates the connection again if the file has another password. If that fails, the connection stays what it
-    /// was. Dropped, it leaves the connection authenticated with one of the two.
-    pub(super) async fn renew(&mut self, connection: &mut MultiplexedConnection) {
-        let password = match self.login.password() {
-            Ok(password) if password == self.password => {
-                self.refused = None;
-                return;
-            }
-            Ok(password) => password,
-            Err(problem) => return self.report(format!("the file {problem}")),
-        };
+    /// was, and the reason is returned. Dropped, it leaves the connection authenticated with one of the two.
+    pub(super) async fn renew(&mut self, connection: &mut MultiplexedConnection) -> Result<(), String> {
+        let password = self.login.password().map_err(|problem| format!("the file {problem}"))?;
+        let is_tried = |(refused, at): &(String, Instant)| *refused == password && at.elapsed() < REFUSED_PAUSE;
+        if password == self.password || self.refused.as_ref().is_some_and(is_tried) {
+            return Ok(());
+        }
         let mut command = redis::cmd("AUTH");
         command.arg(self.login.user.as_deref()).arg(&password);
         match connection.send_packed_command(&command).await.and_then(Value::extract_error) {
-            Ok(_) => (self.password, self.refused) = (password, None),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::AuthenticationFailed
-                ) =>
-            {
-                self.report(format!("redis does not accept it ({error})"));
+            Ok(_) => {
+                (self.password, self.refused) = (password, None);
+                Ok(())
             }
-            // The connection is checked next.
-            Err(_) => {}
-        }
-    }
-
-    fn report(&mut self, why: String) {
-        if self.refused.as_ref() != Some(&why) {
-            let file = self.login.password_file.display();
-            let what = "the next password of redis cannot be used: open connections keep the one before";
-            tracing::warn!(%file, why, "{what}");
-            self.refused = Some(why);
+            // The check of the connection says so.
+            Err(error) if error.is_connection_dropped() => Ok(()),
+            Err(error) => {
+                self.refused = Some((password, Instant::now()));
+                // What else Redis says may repeat the password.
+                let code = error.code().map_or_else(|| format!("{:?}", error.kind()), str::to_owned);
+                Err(format!("AUTH with the password in {} failed: {code}", self.login.password_file.display()))
+            }
         }
     }
 }
@@ -122,10 +104,17 @@ mod tests {
         };
         assert_eq!(written("s3cret"), Ok("s3cret".to_owned()));
         assert_eq!(written(" s3 cret\r\n"), Ok("s3 cret".to_owned()));
-        for (text, says) in [("\n", "is empty"), (&"s3cret".repeat(11_000), "more than 65536 bytes")] {
+        for (text, says) in [
+            ("\n", "is empty"),
+            ("s3cret\nme", "more than one line"),
+            (&"s3cret".repeat(200_000), "more than 1048576 bytes"),
+        ] {
             let problem = written(text).unwrap_err();
             assert!(problem.why.contains(says) && !problem.to_string().contains("cret"), "{problem}");
         }
+        std::fs::write(folder.path().join("password"), [0xff]).unwrap();
+        assert!(login("password").password().unwrap_err().why.contains("UTF-8"));
+        assert!(login("").password().unwrap_err().why.contains("is not a file"));
         let missing = login("missing").password().unwrap_err();
         assert!(missing.file == NodeFile::Password && missing.why.contains("cannot be read"), "{missing}");
     }

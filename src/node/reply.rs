@@ -220,6 +220,10 @@ fn stopped_by_slots(said: &str) -> String {
 /// Classifies `ERR`, the code of all kinds of errors. The error of a script that failed half-way names the script; any
 /// other refuses the whole command.
 fn plain_error(detail: &str, said: &str) -> Fault {
+    // Redis repeats the arguments of a command that it does not know, and those of AUTH and HELLO are secret.
+    if let Some((what, _)) = detail.split_once(", with args beginning with") {
+        return refused(format!("Redis refused the command (Redis says: ERR {what})"), Action::Keep);
+    }
     if is_denied(detail) {
         refused(no_permission(detail), Action::Keep)
     } else if is_about_slots(detail) {
@@ -256,6 +260,12 @@ mod tests {
 
     fn of(code: &str, detail: &str) -> Fault {
         classify_code(code, detail)
+    }
+
+    #[test]
+    fn arguments_that_redis_repeats_are_not_shown() {
+        let said = of("ERR", "unknown command 'AUTH', with args beginning with: 'me' 's3cret' ").error.to_string();
+        assert!(said.contains("unknown command 'AUTH'") && !said.contains("cret"), "{said}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! TLS to a Redis: its files, and the meaning of its errors.
 
-use super::files::{NodeFile, NodeFileProblem};
+use super::files::{NodeFile, NodeFileProblem, read};
 use deadpool_redis::redis::{Client, ClientTlsConfig, ConnectionInfo, TlsCertificates};
 use rustls::{
     RootCertStore,
@@ -11,10 +11,7 @@ use rustls::{
     },
     sign::CertifiedKey,
 };
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 /// PEM files for the connections to a Redis. They are read for each connection, so that a rotation needs no restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,10 +51,6 @@ impl TlsFiles {
 
 fn problem(file: NodeFile, path: &Path, why: impl Into<String>) -> NodeFileProblem {
     NodeFileProblem::new(file, path, why)
-}
-
-fn read(file: NodeFile, path: &Path) -> Result<Vec<u8>, NodeFileProblem> {
-    fs::read(path).map_err(|error| problem(file, path, format!("cannot be read: {error}")))
 }
 
 /// The certificates of a PEM file; at least one.

@@ -59,7 +59,8 @@ impl RedisUrl {
         }
         if settings.username().is_some() && settings.password().is_none() {
             return Err(format!(
-                "the Redis URL has a user and no password (a password alone is written :password@): {FORM}"
+                "the Redis URL has a user and no password (a password alone is written :password@, and the user of \
+                 --store-password-file is in --store-user): {FORM}"
             ));
         }
         let who = match (settings.username(), settings.password()) {

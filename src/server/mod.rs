@@ -109,6 +109,7 @@ pub async fn serve(
                 .collect::<Result<Vec<_>, _>>()?;
             let addresses =
                 Addresses::new(urls).of_store(&config.store_prefix).allowing_eviction(config.allow_eviction);
+            let addresses = addresses.sharing(!config.classic_prefix.is_empty());
             let (addresses, clock) = (addresses.measured(&metrics.store), Arc::new(ProcessClock::start()));
             let members = addresses.members();
             let store = ClusterStore::new(addresses, members, clock, &config.limits, hub.clone());

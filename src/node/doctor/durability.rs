@@ -15,7 +15,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     if let Err(why) = &facts.settings {
         let change = match facts.service() {
             Some(service) => {
-                format!("nothing: {} allows it to nobody; its pages say what is written to disk", service.name)
+                format!("nothing: {} does not allow it; its pages say what is written to disk", service.name)
             }
             None => "allow it (ACL SETUSER <user> +config|get), or look at these settings where the service is managed"
                 .to_owned(),
@@ -54,19 +54,23 @@ fn failed_write(facts: &Facts) -> Option<&'static str> {
     failed.into_iter().find(|(field, _)| facts.info(field) == Some("err")).map(|(_, what)| what)
 }
 
+fn policy(facts: &Facts) -> Option<&str> {
+    facts.setting("maxmemory-policy").or_else(|| facts.info("maxmemory_policy"))
+}
+
 fn eviction(facts: &Facts) -> Finding {
     let change = match facts.service() {
         Some(service) => format!("set maxmemory-policy to noeviction {} ({})", service.settings, service.name),
         None => "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf; keep caches in another Redis"
             .to_owned(),
     };
-    match facts.setting("maxmemory-policy").or_else(|| facts.info("maxmemory_policy")) {
+    match policy(facts) {
         Some("noeviction") => Finding::ok(EVICTION, "maxmemory-policy is noeviction"),
         Some(policy) if policy.starts_with("volatile-") && facts.keeps_ttls => Finding::error(
             EVICTION,
             format!("maxmemory-policy is {policy}, and locks are shared with classic clients"),
-            "when memory is short, Redis silently removes keys with a TTL, as classic locks are: a lock that is held \
-             can be free, and a second holder gets it",
+            "when memory is short, Redis silently removes keys with a TTL, and classic locks have one: a lock that is \
+             held can be free, and a second holder gets it",
             change,
         ),
         Some(policy) if policy.starts_with("volatile-") => Finding::ok(
@@ -109,6 +113,13 @@ fn memory(facts: &Facts) -> Finding {
     let found = format!("{} used of {} ({percent} %)", mib(used), mib(max));
     let change = "raise maxmemory, or remove other data";
     match percent {
+        // A cache is always full.
+        FULL.. if policy(facts).is_some_and(|policy| policy != "noeviction") => Finding::warning(
+            "memory",
+            found,
+            "when it is full, it removes other keys; once there is nothing to remove, it refuses writes: it counts as down",
+            change,
+        ),
         100.. => Finding::error("memory", found, "it is full and refuses writes: it counts as down", change),
         FULL.. => Finding::warning("memory", found, "when it is full, it refuses writes: it counts as down", change),
         _ => Finding::ok("memory", found),

@@ -108,6 +108,8 @@ fn eviction_and_memory() {
     for (max, severity) in [("1200000", Severity::Warning), ("1048576", Severity::Error), ("2000000", Severity::Ok)] {
         assert_found(&set(&[("maxmemory", max)]), "memory", severity, "1.0 MiB used");
     }
+    let cache = set(&[("maxmemory", "1048576"), ("maxmemory-policy", "volatile-lru")]);
+    assert_found(&cache, "memory", Severity::Warning, "it removes other keys");
     assert_found(&told(&[("used_memory", "x")]), "memory", Severity::Warning, "could not");
 }
 

@@ -1,4 +1,5 @@
-//! Scripts of the store while the slot of their keys is moved: they are executed whole, or not at all.
+//! Scripts of the store while the slot of their keys is moved: a batch, and a snapshot, is executed whole or not at
+//! all.
 
 use crate::{
     Kept, RedisCluster,

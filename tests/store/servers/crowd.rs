@@ -207,7 +207,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     timeout(PATIENCE, waited).await.unwrap_or_else(|_| panic!("{what} takes too long"));
 }
 
-/// A cluster of three nodes with so many servers, each of which leads some partitions.
+/// A cluster of three nodes with so many servers, which lead all partitions.
 pub(crate) async fn cluster(servers: usize) -> (Arc<Ways>, Mark, Servers) {
     cluster_of(3, servers).await
 }
@@ -245,8 +245,10 @@ pub(crate) async fn settled(servers: &[Server]) {
 
 /// Each server leads as many partitions as any other, or one more, so that none is handed over any more.
 pub(crate) async fn level(servers: &[Server]) {
-    let each = usize::from(PARTITIONS) / servers.len();
-    until("equal shares", || servers.iter().all(|server| (each..=each + 1).contains(&server.store.leads()))).await;
+    let (all, count) = (usize::from(PARTITIONS), servers.len());
+    let shares = (all / count)..=all.div_ceil(count);
+    let leads = || servers.iter().map(|server| server.store.leads());
+    until("equal shares", || leads().sum::<usize>() == all && leads().all(|leads| shares.contains(&leads))).await;
     settled(servers).await;
 }
 

@@ -11,9 +11,7 @@ const GONE_ON_WITHIN: Duration = Duration::from_secs(6);
 /// Servers on one node, of which the first leads most partitions, and locks that are held through the last one.
 async fn with_held_locks(servers: usize) -> (Arc<Ways>, Mark, Servers, Vec<(LockName, Grant)>) {
     let (ways, mark, mut servers) = cluster_of(1, servers).await;
-    // Until each has its share.
-    sleep(Duration::from_secs(4)).await;
-    settled(&servers).await;
+    level(&servers).await;
     servers.sort_by_key(|server| Reverse(server.store.leads()));
     let mut held = Vec::new();
     for number in 0..LOCKS {

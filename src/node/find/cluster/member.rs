@@ -38,6 +38,10 @@ impl Member {
         match answers {
             Ok(answers) => view::read(slot, self.url.host(), &answers),
             Err(error) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => {
+                // The password may have expired: a new connection has that of today.
+                if error.code() == Some("NOAUTH") {
+                    *self.line.lock() = None;
+                }
                 Err(refusal(&error, &self.url))
             }
             Err(error) => {

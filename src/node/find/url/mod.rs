@@ -138,3 +138,43 @@ impl fmt::Display for NodeUrl {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_file(text: &str, login: &Login) -> NodeUrl {
+        NodeUrl::parse(text).unwrap().with_login(login.clone()).unwrap()
+    }
+
+    #[test]
+    fn a_login_is_that_of_the_redis_and_of_all_members_of_a_cluster() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, "s3cret").unwrap();
+        let login = Login::new("me", file.path());
+        let password = |url: &RedisUrl| url.settings().unwrap().0.redis_settings().password().map(str::to_owned);
+        let secret = Some("s3cret".to_owned());
+
+        let NodeUrl::Sentinel(url) = with_file("redis+sentinel://s,t/main?sentinel_password=t0p", &login) else {
+            panic!("those are Sentinels")
+        };
+        assert_eq!(url.shown, "redis+sentinel://me:***@s:26379,t:26379/main?sentinel_password=***");
+        let primary = url.node_at("p:1").unwrap();
+        assert_eq!((primary.to_string().as_str(), password(&primary)), ("redis://me:***@p:1", secret.clone()));
+        assert!(url.sentinels.iter().all(|sentinel| password(sentinel) == Some("t0p".to_owned())));
+
+        let NodeUrl::Cluster(url) = with_file("rediss+cluster://a,b:7000", &login) else { panic!("that is a cluster") };
+        assert_eq!(url.shown, "rediss+cluster://me:***@a:6379,b:7000");
+        assert!(url.seeds.iter().all(|seed| password(seed) == secret));
+        assert_eq!(password(&url.node_at("c:1").unwrap()), secret);
+
+        let of = |text| match with_file(text, &login) {
+            NodeUrl::Redis(url) => url,
+            other => panic!("{other}"),
+        };
+        assert!(of("redis://a").is_entered_like(&of("redis://b")));
+        assert!(!of("redis://a").is_entered_like(&RedisUrl::parse("redis://me:s3cret@b").unwrap()));
+        assert_eq!(password(&of("redis://a").at("c:1/2").unwrap()), secret);
+        assert!(!format!("{:?} {login:?}", of("redis://a")).contains("s3cret"));
+    }
+}

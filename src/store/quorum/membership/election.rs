@@ -7,7 +7,10 @@
 #[cfg(test)]
 mod tests;
 
-use super::shares::{Share, chosen, left_behind, levelled, weight};
+use super::{
+    known::Known,
+    shares::{Share, chosen, left_behind, levelled, weight},
+};
 use crate::{
     domain::time::StoreTime,
     store::quorum::{
@@ -32,14 +35,14 @@ const _: () = assert!(HEARTBEAT_PERIOD.as_millis() < RANK_PAUSE.as_millis());
 const SIGHT_AGE_MAX: Duration = Duration::from_millis(900);
 /// The heartbeat of a server that does not live is deleted at the nodes after so much silence.
 const GONE_AFTER: Duration = Duration::from_secs(30);
-/// The rates of two clocks differ by this part of them, at most: the drift of 1 % that a holder keeps back, too.
-const CLOCKS_DIFFER_BY: u32 = 100;
 /// A server that lives is seen to send a heartbeat again within this time after it was seen first.
 const KNOWN_AFTER: Duration = Duration::from_millis(900);
 /// What a server has told others before its last heartbeat may come so much later than that: it takes another way.
 const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(100);
 /// A server whose heartbeats were seen at a majority of the nodes so long ago is late with the next one.
 const LATE_AFTER: Duration = Duration::from_millis(700);
+/// A partition in which nothing happened for so long has no leader, and none is about to come: somebody has to mend it.
+const LEADERLESS_AFTER: Duration = Duration::from_secs(5);
 /// A server gets no partition handed over before it has lived for so long.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
@@ -73,6 +76,8 @@ struct Peer {
     /// When that was heard, on the store's clock.
     clock: StoreTime,
     first_seen: Instant,
+    /// Since when it lives without a long silence.
+    lives_since: Instant,
     /// When its count was seen to rise last. Never, if it died long ago.
     heard: Option<Instant>,
     /// The count that each node showed last, and when that was seen to rise.
@@ -114,26 +119,6 @@ struct Reached {
     promised: Ballot,
 }
 
-/// A partition's leader, as its heartbeat says, and when that was heard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Known {
-    /// Its ballot.
-    pub(crate) ballot: Ballot,
-    /// The partition's time when the leader sent that, so not ahead of it.
-    pub(crate) time: StoreTime,
-    /// When this was heard, on the store's clock of this server.
-    pub(crate) heard: StoreTime,
-}
-
-impl Known {
-    /// The partition's time when the store's clock of this server shows `now`: not ahead of the leader's, even if this
-    /// server's clock is the faster one.
-    pub(crate) fn at(self, now: StoreTime) -> StoreTime {
-        let passed = now.since(self.heard);
-        self.time.after(passed - passed / CLOCKS_DIFFER_BY)
-    }
-}
-
 impl Election {
     /// Nothing is seen yet.
     pub(crate) fn new(me: ServerId, nodes: usize, partitions: u16, now: Instant) -> Self {
@@ -162,7 +147,16 @@ impl Election {
                 shown[node] = (heartbeat.count, None);
                 self.servers.insert(
                     server,
-                    Peer { heartbeat, clock, first_seen: now, heard: None, shown, gave: None, left: None },
+                    Peer {
+                        heartbeat,
+                        clock,
+                        first_seen: now,
+                        lives_since: now,
+                        heard: None,
+                        shown,
+                        gave: None,
+                        left: None,
+                    },
                 );
                 continue;
             };
@@ -173,6 +167,9 @@ impl Election {
                 _ => {}
             }
             if peer.heartbeat.count < heartbeat.count {
+                if peer.silent_for(now) >= SILENCE_MAX {
+                    peer.lives_since = now;
+                }
                 (peer.heartbeat, peer.clock, peer.heard) = (heartbeat, clock, Some(now));
                 if peer.heartbeat.left {
                     peer.left.get_or_insert(now);
@@ -329,18 +326,16 @@ impl Election {
     }
 
     /// The partitions of this server, which leads `mine`, that it is to hand over, and to whom. One that stays levels
-    /// the shares, but only while each partition is led by one server, as heartbeats say: a move that is under way is
-    /// not planned again. Others get a partition if they can lead, have lived for a while, and did not give one up just
+    /// the shares, but only while no partition changes its leader, as heartbeats say: a move that is under way is not
+    /// planned again. Others get a partition if they can lead, have lived for a while, and did not give one up just
     /// now: such a server may leave, which its heartbeats do not say yet. A server that leaves gives all to any that
     /// can lead.
     pub(crate) fn heirs(&self, mine: &[u16], leaves: bool, now: Instant) -> Vec<(u16, ServerId)> {
         let is_past = |at: Instant| now.duration_since(at) >= SETTLED_AFTER;
-        let settled = |peer: &Peer| is_past(peer.first_seen) && peer.gave.is_none_or(is_past);
+        let settled = |peer: &Peer| is_past(peer.lives_since) && peer.gave.is_none_or(is_past);
         // Calls wait for a hand-over to a dead server, so one that can wait is not begun if a heartbeat is late.
-        let may_get = |peer: &Peer| match leaves {
-            true => peer.reaches_majority(SILENCE_MAX, now),
-            false => peer.reaches_majority(LATE_AFTER, now) && settled(peer),
-        };
+        let within = if leaves { SILENCE_MAX } else { LATE_AFTER };
+        let may_get = |peer: &Peer| peer.reaches_majority(within, now) && (leaves || settled(peer));
         let others = self.servers.iter().filter(|(_, peer)| peer.lives(now) && !peer.heartbeat.leaves);
         let share = |(server, peer): (&ServerId, &Peer)| Share {
             server: *server,
@@ -352,8 +347,24 @@ impl Election {
             return chosen(mine.to_vec(), left_behind(shares, mine.len()));
         }
         shares.push(Share { server: self.me, leads: mine.len(), gets: true });
-        let is_led = shares.iter().map(|share| share.leads).sum::<usize>() == self.partitions.len();
-        if is_led { chosen(mine.to_vec(), levelled(shares, self.me)) } else { Vec::new() }
+        if self.is_settled(mine, now) { chosen(mine.to_vec(), levelled(shares, self.me)) } else { Vec::new() }
+    }
+
+    /// Whether nobody leads a partition twice, and nobody is about to lead one: this server leads `mine`.
+    fn is_settled(&self, mine: &[u16], now: Instant) -> bool {
+        let others = self.servers.values().filter(|peer| peer.lives(now) && !peer.heartbeat.leaves);
+        let led = others.flat_map(|peer| &peer.heartbeat.leads).map(|led| led.partition).chain(mine.iter().copied());
+        let mut leaders = vec![0; self.partitions.len()];
+        for partition in led {
+            if let Some(count) = leaders.get_mut(usize::from(partition)) {
+                *count += 1;
+            }
+        }
+        let nothing_rises = |at: usize| {
+            let rose = self.nodes.iter().flatten().filter_map(|sight| sight.rose.get(at));
+            rose.max().is_none_or(|rose| now.duration_since(*rose) >= LEADERLESS_AFTER)
+        };
+        leaders.iter().enumerate().all(|(at, count)| *count == 1 || *count == 0 && nothing_rises(at))
     }
 
     /// Whether a server came that this one will know in a moment, and that can lead then.

@@ -2,5 +2,6 @@
 //! should lead it.
 
 pub(crate) mod election;
+pub(crate) mod known;
 pub(crate) mod member;
 mod shares;

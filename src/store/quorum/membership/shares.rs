@@ -50,8 +50,8 @@ fn least(shares: &[Share]) -> Option<usize> {
     may_get.min_by_key(|(_, it)| (it.leads, it.server)).map(|(at, _)| at)
 }
 
-/// Which partition each of these servers gets: that of the rest for which its weight is the highest, so that the next
-/// election gives it to the same server again.
+/// Which partition each of these servers gets: that of the rest for which its weight is the highest, so that it is
+/// likely to be the first to campaign for it again.
 pub(super) fn chosen(mut rest: Vec<u16>, gifts: Vec<ServerId>) -> Vec<(u16, ServerId)> {
     let choose = |server| {
         let (at, _) = rest.iter().enumerate().max_by_key(|(_, partition)| weight(server, **partition))?;

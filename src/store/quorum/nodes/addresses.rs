@@ -49,6 +49,7 @@ pub struct Addresses {
     given: Vec<NodeUrl>,
     keys: Keys,
     allows_eviction: bool,
+    shares: bool,
     metrics: Arc<StoreMetrics>,
 }
 
@@ -56,7 +57,7 @@ impl Addresses {
     /// These servers.
     pub fn new(given: impl IntoIterator<Item: Into<NodeUrl>>) -> Self {
         let given = given.into_iter().map(Into::into).collect();
-        Self { given, keys: Keys::default(), allows_eviction: false, metrics: Arc::default() }
+        Self { given, keys: Keys::default(), allows_eviction: false, shares: false, metrics: Arc::default() }
     }
 
     /// The same, for the store with this name.
@@ -69,6 +70,12 @@ impl Addresses {
     #[must_use]
     pub fn allowing_eviction(self, allows_eviction: bool) -> Self {
         Self { allows_eviction, ..self }
+    }
+
+    /// The same, whose locks are shared with classic clients if this is true.
+    #[must_use]
+    pub fn sharing(self, shares: bool) -> Self {
+        Self { shares, ..self }
     }
 
     /// The same, whose connections are measured by these metrics.
@@ -110,7 +117,10 @@ impl Connect for Addresses {
     ) -> Result<(Self::Nodes, impl Future<Output = ()> + Send + 'static), String> {
         let url = |member: &Arc<str>| Ok(self.of(member)?.tagged(self.keys.store_prefix()));
         let urls = members.iter().map(url).collect::<Result<Vec<NodeUrl>, String>>()?;
-        let nodes = RedisNodes::new(&urls).with_keys(self.keys.clone()).allowing_eviction(self.allows_eviction);
+        let nodes = RedisNodes::new(&urls)
+            .with_keys(self.keys.clone())
+            .allowing_eviction(self.allows_eviction)
+            .sharing(self.shares);
         let nodes = Arc::new(nodes.measured(&self.metrics));
         let runs = Arc::clone(&nodes);
         Ok((nodes, async move { runs.run().await }))

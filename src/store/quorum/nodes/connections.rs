@@ -30,6 +30,8 @@ pub struct RedisNodes {
     nodes: Vec<RedisNode>,
     keys: Keys,
     allows_eviction: bool,
+    /// Whether locks are shared with classic clients.
+    shares: bool,
     metrics: Arc<StoreMetrics>,
 }
 
@@ -86,6 +88,7 @@ impl RedisNodes {
             nodes: urls.into_iter().map(Into::into).map(node).collect(),
             keys: Keys::default(),
             allows_eviction: false,
+            shares: false,
             metrics: Arc::default(),
         }
     }
@@ -100,6 +103,12 @@ impl RedisNodes {
     #[must_use]
     pub fn allowing_eviction(self, allows_eviction: bool) -> Self {
         Self { allows_eviction, ..self }
+    }
+
+    /// Shares locks with classic clients if this is true.
+    #[must_use]
+    pub fn sharing(self, shares: bool) -> Self {
+        Self { shares, ..self }
     }
 
     /// The same, measured by these metrics. To be called before [`Self::run`].
@@ -119,7 +128,8 @@ impl RedisNodes {
 impl RedisNodes {
     /// Whether this Redis may be used; nothing, if it cannot be asked now. Logs what is found, and notes why not.
     async fn is_fit(&self, it: &RedisNode, connection: &Connection) -> Option<bool> {
-        let findings = doctor::examine_again(connection.probe(), &self.keys, self.nodes.len() == 1).await.ok()?;
+        let is_only = self.nodes.len() == 1;
+        let findings = doctor::examine_again(connection.probe(), &self.keys, is_only, self.shares).await.ok()?;
         let demands = Demands { allows_eviction: self.allows_eviction };
         let news = it.logged.news(connection.incarnation(), &findings);
         news.for_each(|finding| demands.log(it.node.url(), finding));

@@ -19,10 +19,16 @@ pub async fn examine(url: &RedisUrl, keys: &Keys, is_only: bool) -> Result<Vec<F
     judge(&mut probe, facts, keys, is_only).await
 }
 
-/// The same for a node to which this is a connection, and which runs scripts.
-pub(super) async fn examine_again(mut probe: Probe, keys: &Keys, is_only: bool) -> Result<Vec<Finding>, String> {
+/// The same for a node to which this is a connection, and which runs scripts. `shares`: its locks are to be shared with
+/// classic clients, also if the node does not know that yet.
+pub(super) async fn examine_again(
+    mut probe: Probe,
+    keys: &Keys,
+    is_only: bool,
+    shares: bool,
+) -> Result<Vec<Finding>, String> {
     let facts = probe.gather_again().await?;
-    judge(&mut probe, facts, keys, is_only).await
+    judge(&mut probe, Facts { keeps_ttls: shares, ..facts }, keys, is_only).await
 }
 
 async fn judge(probe: &mut Probe, facts: Facts, keys: &Keys, is_only: bool) -> Result<Vec<Finding>, String> {
@@ -35,7 +41,7 @@ async fn judge(probe: &mut Probe, facts: Facts, keys: &Keys, is_only: bool) -> R
     let prefix = probe.ask::<Option<Vec<u8>>>(&["GET", &keys.classic()]).await?;
     let layout = layout_of(earlier, mark.ok().and_then(|mark| mark.try_into().ok()).map(u128::from_be_bytes));
     let classic = prefix.as_ref().ok().and_then(|prefix| classic(prefix.as_deref()?, &keys.classic()));
-    let facts = Facts { keeps_ttls: classic.is_some(), ..facts };
+    let facts = Facts { keeps_ttls: facts.keeps_ttls || classic.is_some(), ..facts };
     let refused = read.and(written).and(prefix).err();
     let rights = rights(refused, keys.base(), is_only);
     let own = [rights, channels(sent.err(), &keys.channels()), layout].into_iter().chain(classic);

@@ -7,7 +7,7 @@ use crate::{
     store::{
         Notice,
         quorum::{
-            membership::election::Known,
+            membership::known::Known,
             nodes::client::NodeClient,
             paxos::ballot::{Ballot, LeadId, ServerId},
             proposer::{

@@ -6,7 +6,7 @@ use crate::{
     store::{
         content::Bytes,
         quorum::{
-            membership::election::{Known, SILENCE_MAX},
+            membership::{election::SILENCE_MAX, known::Known},
             nodes::client::NodeClient,
             paxos::{
                 ballot::{ServerId, Stamp},

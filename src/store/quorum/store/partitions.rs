@@ -3,7 +3,7 @@
 use super::QuorumStore;
 use crate::{
     store::quorum::{
-        membership::election::Known,
+        membership::known::Known,
         nodes::{client::NodeClient, driver},
         paxos::{
             ballot::{ServerId, TransferId},

@@ -11,7 +11,7 @@ use crate::{
     store::{
         Answer, StoreError, Timed,
         quorum::{
-            membership::election::Known,
+            membership::known::Known,
             nodes::client::NodeClient,
             paxos::ballot::{Ballot, LeadId},
             proposer::{

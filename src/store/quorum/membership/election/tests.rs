@@ -211,14 +211,15 @@ fn shares_are_levelled_while_each_partition_has_one_leader() {
     let start = Start(Instant::now());
     let at = |millis| start.at(millis);
     let led = |partition| Led { partition, round: 1, now: clock(5) };
-    let given = |mine: &[u16], other: &[u16]| {
+    let shown = |other: &[u16], last: u64| {
         let mut it = Election::new(ME, 3, PARTITIONS, at(0));
-        for (count, now) in (1..).zip((0..=3_000).step_by(300)) {
+        for (count, now) in (1..).zip((0..=9_000).step_by(300)) {
             let leads = Heartbeat { leads: other.iter().copied().map(led).collect(), ..heartbeat(count) };
-            all_show(&mut it, at(now), &votes(ballot(1, ME), now), &[(OTHER, leads)]);
+            all_show(&mut it, at(now), &votes(ballot(1, ME), now.min(last)), &[(OTHER, leads)]);
         }
-        it.heirs(mine, false, at(3_000))
+        it
     };
+    let given = |mine: &[u16], other: &[u16]| shown(other, 9_000).heirs(mine, false, at(9_000));
     let three = given(&[0, 1, 2, 3, 4, 5, 6], &[7]);
     assert_eq!(three.len(), 3, "each leads four then");
     assert!(three.iter().all(|(partition, heir)| *partition < 7 && *heir == OTHER));
@@ -226,6 +227,24 @@ fn shares_are_levelled_while_each_partition_has_one_leader() {
     assert_eq!(given(&[0, 1, 2], &[3, 4, 5, 6, 7]), [], "the other one gives");
     assert_eq!(given(&[0, 1, 2, 3, 4, 5], &[]), [], "two are on their way");
     assert_eq!(given(&[0, 1, 2, 3, 4, 5, 6, 7], &[7]), [], "who leads the last one is not settled yet");
+    // Nobody can lead the last two, as nothing has happened there for long.
+    let broken = |last| shown(&[], last).heirs(&[0, 1, 2, 3, 4, 5], false, at(9_000)).len();
+    assert_eq!((broken(4_200), broken(3_900)), (0, 3));
+}
+
+#[test]
+fn a_server_that_was_silent_for_long_has_to_settle_again() {
+    let start = Start(Instant::now());
+    let at = |millis| start.at(millis);
+    let mut it = Election::new(ME, 3, PARTITIONS, at(0));
+    let mut count = 0;
+    for now in (0..=9_000).step_by(300) {
+        // It stands still for a while.
+        count += u64::from(!(3_000..4_500).contains(&now));
+        all_show(&mut it, at(now), &votes(ballot(1, ME), now), &[(OTHER, heartbeat(count))]);
+        let is_settled = (2_000..3_400).contains(&now) || now >= 6_500;
+        assert_eq!(heirs(&it, false, at(now)) > 0, is_settled, "{now}");
+    }
 }
 
 #[test]
