@@ -20,7 +20,7 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 pub struct Login {
     /// The user of Redis' ACL; none: `default`.
     pub(super) user: Option<String>,
-    /// A file with the password alone. Blanks and newlines around it are not part of it.
+    /// A file with the password alone. The ends of lines after it are not part of it.
     password_file: PathBuf,
 }
 
@@ -35,7 +35,7 @@ impl Login {
     pub(super) fn password(&self) -> Result<String, NodeFileProblem> {
         let bytes = files::read(NodeFile::Password, &self.password_file)?;
         let text = std::str::from_utf8(&bytes).map_err(|_| self.problem("is no text: it must be UTF-8"))?;
-        match text.trim() {
+        match text.trim_end_matches(['\r', '\n']) {
             "" => Err(self.problem("is empty: it must contain the password")),
             password if password.contains(char::is_control) => {
                 Err(self.problem("has more than one line: it must contain the password alone"))
@@ -103,7 +103,7 @@ mod tests {
             login("password").password()
         };
         assert_eq!(written("s3cret"), Ok("s3cret".to_owned()));
-        assert_eq!(written(" s3 cret\r\n"), Ok("s3 cret".to_owned()));
+        assert_eq!(written(" s3 cret \r\n"), Ok(" s3 cret ".to_owned()));
         for (text, says) in [
             ("\n", "is empty"),
             ("s3cret\nme", "more than one line"),

@@ -155,8 +155,10 @@ async fn make(named: &Named, partitions: u16) -> Result<(), Failure> {
         Some(mark) if mark.members.len() == named.members.len() && is_same(&mark) => {
             if mark.partitions != partitions {
                 let begun = mark.partitions;
-                let what =
-                    format!("a store with {begun} partitions was begun there: repeat it with --partitions {begun}");
+                let what = format!(
+                    "a store with {begun} of them is there, or was begun, and their number never changes: to complete \
+                     it, repeat the command with --partitions {begun}"
+                );
                 return Err(Failure::new(NO, what));
             }
             mark

@@ -51,3 +51,21 @@ async fn a_server_that_leaves_as_it_gets_its_share_hands_it_back() {
     tokio::join!(comes.store.leave(), all_are_answered([&servers[0]], Duration::from_secs(3)));
     assert_eq!((servers[0].store.leads(), comes.store.leads()), (usize::from(PARTITIONS), 0));
 }
+
+/// A leader that was not relieved keeps its partitions for half a minute, but only from the server that did not do it.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_dies_as_it_gets_its_share_does_not_keep_the_next_one_from_it() {
+    let (ways, mark, servers) = cluster(1).await;
+    let dies = Server::start(&ways, &mark);
+    ways.to_all(loses_hand_overs);
+    // It settles, and hand-overs to it fail.
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(dies.store.leads(), 0);
+    drop(dies);
+    ways.to_all(|_| Fate::Comes);
+    let comes = Server::start(&ways, &mark);
+    let started = Instant::now();
+    until("a share for who came", || comes.store.leads() == usize::from(PARTITIONS) / 2).await;
+    assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
+    settled(&[servers.into_iter().next().unwrap(), comes]).await;
+}

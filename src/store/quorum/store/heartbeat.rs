@@ -276,12 +276,12 @@ impl<C: NodeClient> QuorumStore<C> {
         Some(led)
     }
 
-    /// Begins to hand these partitions over, unless that failed a moment ago.
+    /// Begins to hand these partitions over, but none to a server that did not take it over a moment ago.
     fn begin_hand_overs(&self, heirs: Vec<(u16, ServerId)>) {
         let now = self.clock.now();
         for (partition, heir) in heirs {
             let mut proposer = self.parts[usize::from(partition)].proposer.lock();
-            if let Some(lead) = proposer.lead().filter(|lead| lead.may_hand_over(now)) {
+            if let Some(lead) = proposer.lead().filter(|lead| lead.may_hand_over(heir, now)) {
                 lead.begin_hand_over(heir, now);
             }
         }

@@ -26,10 +26,12 @@ use tokio::sync::oneshot;
 
 /// How long a leader that hands over waits to be deposed.
 const HAND_OVER_TIME_MAX: Duration = Duration::from_secs(1);
-/// For how long a leader that was not deposed in time goes on: while it hands over, it takes no commands.
+/// For how long a leader that was not deposed in time hands nothing over to the same server: while it hands over, it
+/// takes no commands.
 const KEEPS_FOR: Duration = Duration::from_secs(30);
 
 /// A planned change of the leader.
+#[derive(Clone, Copy)]
 pub(super) struct HandOver {
     to: ServerId,
     /// Then this leader goes on.
@@ -220,18 +222,18 @@ impl Lead {
         self.hands_over.take().is_some()
     }
 
-    /// Whether a change may be planned: the last one has not failed a moment ago.
-    pub(crate) fn may_hand_over(&self, now: StoreTime) -> bool {
-        self.keeps_until <= now
+    /// Whether a change may be planned: the last one to this server has not failed a moment ago.
+    pub(crate) fn may_hand_over(&self, to: ServerId, now: StoreTime) -> bool {
+        self.keeps_from.is_none_or(|(server, until)| server != to || until <= now)
     }
 
     /// A leader that was not deposed in time goes on. True if it does so from now on.
     pub(crate) fn end_hand_over(&mut self, now: StoreTime) -> bool {
-        let has_failed = self.hands_over.take_if(|it| it.until <= now).is_some();
-        if has_failed {
-            self.keeps_until = now.after(KEEPS_FOR);
+        let failed = self.hands_over.take_if(|it| it.until <= now);
+        if let Some(HandOver { to, .. }) = failed {
+            self.keeps_from = Some((to, now.after(KEEPS_FOR)));
         }
-        has_failed
+        failed.is_some()
     }
 
     /// The server that is to take over, once, when no answer is held back any more, and the ends of leases as of

@@ -79,8 +79,8 @@ pub(crate) struct Lead {
     behind: Vec<Job>,
     /// Takes no commands until then, so that another server can take over.
     hands_over: Option<HandOver>,
-    /// No change is planned before.
-    keeps_until: StoreTime,
+    /// The server that did not take over, and the time before which none is planned to it.
+    keeps_from: Option<(ServerId, StoreTime)>,
     /// If locks are shared with classic clients.
     bridge: Option<Box<Bridge>>,
 }
@@ -143,7 +143,7 @@ impl Lead {
             gathering: None,
             behind: Vec::new(),
             hands_over: None,
-            keeps_until: now,
+            keeps_from: None,
             bridge: None,
         };
         // With this one, a majority has all that was read.
