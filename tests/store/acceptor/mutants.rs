@@ -47,6 +47,11 @@ const NOT_FOUND: &[(&str, &str, &str)] = &[
     ("write", "for at = 2, #names, 2", "the same"),
     ("write", "for at = 1, #names, 3", "the same"),
     ("write", "if #written > 1 then", "they are pairs"),
+    ("stage", "VALUES_MAX + 1, #ARGV", "a pair is written twice"),
+    ("admit", "to:sub(35, 59)", "only the first 24 bytes are compared"),
+    ("beat", "#header <= 139", "the time in a header has more than one digit"),
+    ("beat", "#header < 140", "the same"),
+    ("beat", "KEYS[3 + count + at]", "of a stranger's sequencer nothing is told"),
     ("prefix", "if prefix == '' then", "the twin knows no ACL: the tests of classic clients find it"),
     ("prefix", "", "the same"),
 ];
