@@ -156,8 +156,8 @@ async fn make(named: &Named, partitions: u16) -> Result<(), Failure> {
             if mark.partitions != partitions {
                 let begun = mark.partitions;
                 let what = format!(
-                    "a store with {begun} partitions is there, or was begun, and their number never changes: to complete \
-                     it, repeat it with --partitions {begun}"
+                    "a store with {begun} partitions is there, or was begun, and their number never changes: to \
+                     complete it, repeat it with --partitions {begun}"
                 );
                 return Err(Failure::new(NO, what));
             }
