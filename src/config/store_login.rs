@@ -3,7 +3,7 @@
 use super::StoreUrl;
 use std::path::PathBuf;
 
-/// User and password of the Redis in place of those in the URL.
+/// User and password of the Redis, if the URL has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreLogin {
     /// The user; empty: Redis' `default`.

@@ -10,7 +10,7 @@ pub struct Facts {
     pub address: String,
     /// Whether it has to be a member of a Redis Cluster.
     pub in_cluster: bool,
-    /// Whether it has keys with a TTL that must not be lost before that.
+    /// Whether it has keys with a TTL that must not be removed before their time.
     pub keeps_ttls: bool,
     /// The text of INFO.
     pub info: Result<String, String>,

@@ -92,7 +92,7 @@ fn code_of(line: &str) -> String {
             break;
         }
         in_text ^= it == '\'';
-        code.extend(std::iter::repeat_n(if in_text || it == '\'' { ' ' } else { it }, 1));
+        code.push(if in_text || it == '\'' { ' ' } else { it });
     }
     code
 }

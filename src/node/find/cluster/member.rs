@@ -38,7 +38,7 @@ impl Member {
         match answers {
             Ok(answers) => view::read(slot, self.url.host(), &answers),
             Err(error) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => {
-                // The password may have expired: a new connection has that of today.
+                // The password may have expired: a new connection reads the file again.
                 if error.code() == Some("NOAUTH") {
                     *self.line.lock() = None;
                 }
