@@ -39,6 +39,15 @@ pub struct Slot<N = ()> {
     note: N,
 }
 
+/// The name of a lock, and the hash by which it is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HashedName {
+    /// The name.
+    pub name: LockName,
+    /// Its hash.
+    pub hash: u64,
+}
+
 /// Locks, and the sequencer that draws their tokens.
 ///
 /// A name is stored once, in its slot; the table holds slot numbers, and a timer holds one too. A timer that is too
@@ -55,6 +64,11 @@ impl<N> Slot<N> {
     /// The hash of its name.
     pub fn hash(&self) -> u64 {
         self.hash
+    }
+
+    /// What it is found by.
+    pub fn hashed_name(&self) -> HashedName {
+        HashedName { name: self.name.clone(), hash: self.hash }
     }
 }
 

@@ -6,10 +6,12 @@
 //! - [`nodes`]: nodes that are Redis servers;
 //! - [`rpc`]: messages between servers, through the nodes;
 //! - `membership`: which servers live, and which of them leads;
+//! - `classic`: keys that locks are shared as with clients of the classic recipe;
 //! - `proposer`: a server's part in a partition, and the rules of locks on what it leads;
 //! - [`config`]: which nodes make a store;
 //! - `store`: the store that comes of it ([`QuorumStore`], [`ClusterStore`]).
 
+mod classic;
 pub mod config;
 mod membership;
 pub mod nodes;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const QUORUM: &str = "src/store/quorum/";
 
 /// The folders from the bottom up. Each may use those before it, and none after it.
-const ROOMS: [&str; 7] = ["paxos", "nodes", "rpc", "membership", "proposer", "config", "store"];
+const ROOMS: [&str; 8] = ["paxos", "nodes", "rpc", "membership", "classic", "proposer", "config", "store"];
 
 /// A file of a folder that uses a folder after it.
 pub(crate) fn ladder(path: &str, text: &str) -> Vec<String> {

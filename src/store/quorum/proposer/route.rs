@@ -27,13 +27,6 @@ impl Route {
     }
 }
 
-/// The name of a lock, with its hash within the partition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HashedName {
-    pub(crate) name: LockName,
-    pub(crate) hash: u64,
-}
-
 fn low_half(hash: u128) -> u64 {
     u64::try_from(hash & u128::from(u64::MAX)).unwrap_or_default()
 }

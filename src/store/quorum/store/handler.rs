@@ -6,6 +6,7 @@ use crate::{
     node::Push,
     store::{
         Notice,
+        partition::HashedName,
         quorum::{
             membership::known::Known,
             nodes::client::NodeClient,
@@ -13,7 +14,7 @@ use crate::{
             proposer::{
                 delivery::ReplyTo,
                 leading::{Job, Lead},
-                route::{HashedName, Route},
+                route::Route,
             },
             rpc::messages::{Done, Frame, Parcel, Refusal, Work},
         },

@@ -10,6 +10,7 @@ use crate::{
     },
     store::{
         Answer, StoreError, Timed,
+        partition::HashedName,
         quorum::{
             membership::known::Known,
             nodes::client::NodeClient,
@@ -18,7 +19,7 @@ use crate::{
                 delivery::{Confirmed, Exit, ReplyTo},
                 leading::{Job, Lead},
                 local_waiters::QueuePosition,
-                route::{HashedName, Route},
+                route::Route,
             },
             rpc::{
                 messages::{Done, Refusal, Work},

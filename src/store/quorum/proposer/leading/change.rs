@@ -1,6 +1,6 @@
 //! Changes of the leader: the queue keeps its order, and a planned change loses nothing.
 
-use super::{Lead, Pending, bridge::Work};
+use super::{Lead, Pending, classic::Work};
 use crate::{
     domain::{
         command::{Acquire, Candidate, Command, Outcome},
@@ -10,10 +10,10 @@ use crate::{
         time::StoreTime,
     },
     store::{
-        partition::Slot,
+        partition::{HashedName, Slot},
         quorum::{
             paxos::ballot::ServerId,
-            proposer::{delivery::Exit, gathering::Gathering, route::HashedName},
+            proposer::{delivery::Exit, gathering::Gathering},
             rpc::{
                 messages::{LAST_ENDS_MAX, LastEnds, PresentedWaiter},
                 transport::replica_of,

@@ -1,8 +1,8 @@
 //! The leader of a partition: runs turns of the rules in memory, and releases their answers when a majority has their
 //! batch.
 
-mod bridge;
 mod change;
+mod classic;
 mod pending;
 mod recall;
 #[cfg(test)]
@@ -11,7 +11,7 @@ mod turns;
 
 pub(crate) use turns::Job;
 
-use super::{delivery::Exit, gathering::Gathering, route::HashedName};
+use super::{delivery::Exit, gathering::Gathering};
 use crate::{
     domain::{
         ids::{Call, RequestId},
@@ -22,7 +22,7 @@ use crate::{
     },
     store::{
         content::Content,
-        partition::{Outbox, Partition, Renewals, Unreadable},
+        partition::{HashedName, Outbox, Partition, Renewals, Unreadable},
         quorum::{
             paxos::{
                 ballot::{Ballot, LeadId, ServerId, TransferId},
@@ -37,8 +37,8 @@ use crate::{
         },
     },
 };
-use bridge::Bridge;
 use change::HandOver;
+use classic::Bridge;
 use pending::{Pending, Written};
 use std::{
     collections::{BTreeSet, VecDeque},

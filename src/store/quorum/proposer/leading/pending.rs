@@ -10,12 +10,12 @@ use crate::{
     },
     store::{
         Notice, Timed,
+        partition::HashedName,
         quorum::{
             paxos::ballot::ServerId,
             proposer::{
                 delivery::{Exit, ReplyTo},
                 local_waiters::QueuePosition,
-                route::HashedName,
             },
             rpc::messages::{Done, Refusal},
         },
@@ -57,7 +57,11 @@ impl Lead {
             // Nobody listens: the caller is gone.
             Pending::Read(reply) => drop(reply.send(())),
             Pending::Notice(to, notice) => exit.notice(to, notice),
-            Pending::Key(lock) => self.settle_later(lock),
+            Pending::Key(lock) => {
+                if let Some(bridge) = &mut self.bridge {
+                    bridge.settle_later(lock);
+                }
+            }
         }
     }
 
@@ -76,9 +80,7 @@ impl Lead {
                 | Pending::Key(_) => {}
             }
         }
-        if let Some(bridge) = &mut self.bridge {
-            bridge.refuse(time, exit);
-        }
+        self.refuse_stepped(time, exit);
         for job in self.behind.drain(..) {
             exit.refuse(job.reply_to, time, Refusal::NotLeader);
         }

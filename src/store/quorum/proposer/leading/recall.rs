@@ -54,7 +54,7 @@ impl Lead {
         let time = PartitionTime::resumed(StoreTime::from_micros(base), now);
         let locks = Partition::from_content(content, renewals, time.at(now), token, Route::hash_of)?;
         let lead = Self::of_locks(LeadId { ballot, ..self.id() }, leader, locks, time, now, self.waiters_max);
-        Ok(Self { bridge: self.bridge.as_ref().map(|bridge| bridge.anew()), ..lead })
+        Ok(Self { bridge: self.bridge.as_ref().map(|bridge| Box::new(bridge.anew())), ..lead })
     }
 }
 
@@ -70,6 +70,7 @@ mod tests {
         },
         store::{
             TestNotices,
+            partition::HashedName,
             quorum::{
                 paxos::{
                     ballot::{Position, ServerId, Stamp},
@@ -80,7 +81,6 @@ mod tests {
                 proposer::{
                     delivery::{Exit, ReplyTo},
                     leading::{Job, Recovered},
-                    route::HashedName,
                 },
                 rpc::transport::Transport,
             },

@@ -2,14 +2,14 @@
 
 use super::{
     Lead, Pending,
-    bridge::{Bridge, Work},
+    classic::{Bridge, Shared, Work},
 };
 use crate::{
     domain::{
         binding::Binding,
         command::{Acquire, Command, Effect, Effects, Outcome},
         ids::{ReplicaId, RequestId},
-        outcome::{AcquireOutcome, LockView},
+        outcome::AcquireOutcome,
         replicas::Replicas,
         rules::{Lock, Turn},
         time::StoreTime,
@@ -17,13 +17,12 @@ use crate::{
     },
     store::{
         Notice, Timed,
-        partition::{Outbox, Partition, Slot},
+        partition::{HashedName, Outbox, Partition, Slot},
         quorum::{
             paxos::ballot::ServerId,
             proposer::{
                 delivery::{Exit, ReplyTo},
                 local_waiters::QueuePosition,
-                route::HashedName,
             },
             rpc::{messages::Refusal, transport::replica_of},
         },
@@ -97,9 +96,7 @@ impl Lead {
         let outcome = if command == Command::View {
             let idle = Lock::default();
             let view = self.locks.find(&lock.name, lock.hash).map_or(&idle, |slot| &slot.lock).view(time);
-            let classic = self.bridge.as_ref().and_then(|bridge| bridge.hold(&lock.name));
-            let current = view.current.filter(|_| classic.is_none());
-            Box::new(LockView { current, classic, ..view }).into()
+            Box::new(self.view_beside_classic(&lock, view)).into()
         } else {
             self.turn(&lock, command, (from, time), exit)
         };
@@ -237,8 +234,7 @@ impl Turns<'_> {
         act: impl FnOnce(&mut Turn<'_>) -> R,
     ) -> R {
         let mut effects = Effects::new();
-        let key = self.bridge.map(|_| (slot.lock.lease().map(|lease| lease.token), slot.lock.offered_until()));
-        let classic = self.bridge.and_then(|bridge| bridge.hold(&slot.name));
+        let shared = self.bridge.map(|bridge| Shared::before(bridge, slot));
         let offered = slot.lock.offered();
         let mut turn = Turn {
             lock: &mut slot.lock,
@@ -248,29 +244,24 @@ impl Turns<'_> {
             replica: self.replica,
             replicas: self.replicas,
             waiters_max: self.waiters_max,
-            classic,
+            classic: shared.as_ref().and_then(|shared| shared.hold),
         };
         let outcome = act(&mut turn);
         // What is offered to a call that waits at this server is claimed at once, so the hand-off is one batch.
         let next = |request, binding: &Binding| self.exit.next(request, binding);
         // A claim at a lock that is shared with classic clients comes after a step of its own.
-        if self.bridge.is_none()
+        if shared.is_none()
             && let Some((call, outcome)) = turn.claim_offered(replica_of(self.exit.me), next)
         {
             let claimed = Box::new(Timed { sent: self.exit.since, outcome });
             self.open.push(Pending::Claimed { call, claimed });
         }
-        if let Some(before) = key
-            && slot.lock.lease().is_none()
-            && before != (None, slot.lock.offered_until())
-        {
-            self.open.push(Pending::Key(HashedName { name: slot.name.clone(), hash: slot.hash() }));
-        }
-        let shared =
+        self.open.extend(shared.as_ref().and_then(|shared| shared.after(slot)));
+        let of_classic = shared.and_then(|shared| shared.reason(&slot.name));
+        let several =
             slot.lock.lease().filter(|lease| lease.binding.calls().len() > 1 && effects.contains(&Effect::Granted));
-        let shared = shared.map(|lease| (lease.request, lease.binding.attempt()));
+        let several = several.map(|lease| (lease.request, lease.binding.attempt()));
         let is_watched = self.exit.is_watched();
-        let of_classic = self.bridge.filter(|_| classic.is_some()).map(|bridge| bridge.reason(&slot.name));
         let reason = of_classic.as_deref().unwrap_or(reason);
         Notice::of(effects, &slot.name, &slot.lock, reason, is_watched, |to, notice| match notice {
             // It promises nothing: the call claims, and the answer to that is held back. So a claim
@@ -286,7 +277,7 @@ impl Turns<'_> {
         }
         // One call of the attempt got the lease. The others, here or at another server, wait for the same, or that one
         // may just be gone.
-        if let Some((request, attempt)) = shared {
+        if let Some((request, attempt)) = several {
             self.notify_all(request, attempt, None);
         }
         outcome

@@ -19,7 +19,8 @@ use crate::{
         quorum::{
             paxos::{
                 acceptor::{Acceptor, Header, Incarnation},
-                ballot::{Ballot, LeadId, Stamp},
+                ballot::{Ballot, LeadId, Position, Stamp},
+                classic::Step,
                 classic_keys::{ClassicKey, ClassicValue},
                 leader::Leader,
                 progress::Membership,
@@ -35,6 +36,7 @@ use crate::{
     },
     sync::Mutex,
 };
+use std::time::Duration;
 use tokio::{sync::oneshot, time::Instant};
 use uuid::Uuid;
 
@@ -373,5 +375,5 @@ fn a_leader_that_goes_on_from_its_memory_still_shares_its_locks() {
     let (next, now) = (Stamp(2), bench.now);
     let lead =
         bench.lead.recalled(HIGHER, Admission { next, above: BALLOT, skip: 1_000 }, &Renewals::WRITTEN, now).unwrap();
-    assert_eq!(&*lead.bridge.unwrap().prefix, "lock:");
+    assert_eq!(lead.bridge.unwrap().reason(&name()), "a classic client has lock:a");
 }

@@ -1,6 +1,5 @@
 //! The step at a classic key that a turn needs first.
 
-use super::{HashedName, Lead, Work};
 use crate::{
     domain::{
         command::{Acquire, Candidate, Command},
@@ -16,7 +15,7 @@ use std::time::Duration;
 
 /// How much longer a key lasts than the lease, or the offer, that it is for: the lease begins when the step is
 /// answered, and ends by another clock.
-pub(super) const KEY_OUTLIVES: Duration = Duration::from_millis(500);
+pub(crate) const KEY_OUTLIVES: Duration = Duration::from_millis(500);
 /// The value of a key while the lock is offered to a waiter.
 const OFFERED: &[u8] = b"on offer by fencepost";
 
@@ -36,7 +35,7 @@ fn extend(lease: &Lease, ttl: Duration, now: StoreTime) -> Wish {
 }
 
 /// What the key of a lock is to say, with nothing under way.
-pub(super) fn settled(lock: Option<&Lock>, now: StoreTime) -> Wish {
+pub(crate) fn settled(lock: Option<&Lock>, now: StoreTime) -> Wish {
     let lock_until = lock.and_then(|lock| lock.offered_to(now).and(lock.offered_until()));
     match (lease_of(lock, now), lock_until) {
         // Set before it was granted.
@@ -47,15 +46,20 @@ pub(super) fn settled(lock: Option<&Lock>, now: StoreTime) -> Wish {
 }
 
 /// Whether this value is that of the lock's lease, or of its offer.
-pub(super) fn is_right(value: &[u8], lock: Option<&Lock>, now: StoreTime) -> bool {
+pub(crate) fn is_right(value: &[u8], lock: Option<&Lock>, now: StoreTime) -> bool {
     match lease_of(lock, now) {
         Some(lease) => *value == *value_of(lease.grant_id),
         None => value == OFFERED && lock.is_some_and(|lock| lock.offered_to(now).is_some()),
     }
 }
 
+/// A classic client has the lock: the key is to be that of an offer, if somebody waits.
+pub(crate) fn polled(lock: Option<&Lock>, now: StoreTime) -> Option<Wish> {
+    is_wanted(lock, now).then(|| hold(OFFERED.into(), CLAIM_WINDOW))
+}
+
 /// Whether somebody waits for a lock that has no lease.
-pub(super) fn is_wanted(lock: Option<&Lock>, now: StoreTime) -> bool {
+pub(crate) fn is_wanted(lock: Option<&Lock>, now: StoreTime) -> bool {
     lease_of(lock, now).is_none() && lock.is_some_and(Lock::is_waited_for)
 }
 
@@ -81,7 +85,8 @@ fn grants(
     }
 }
 
-fn of_command(command: &Command, lock: Option<&Lock>, now: StoreTime) -> Option<Wish> {
+/// A turn of this command.
+pub(crate) fn of_command(command: &Command, lock: Option<&Lock>, now: StoreTime) -> Option<Wish> {
     let lease = lease_of(lock, now);
     let held = |lease_id| lease.filter(|lease| lease.lease_id == lease_id);
     match command {
@@ -107,25 +112,11 @@ fn of_command(command: &Command, lock: Option<&Lock>, now: StoreTime) -> Option<
     }
 }
 
-fn of_acquire(Acquire { call, terms, candidate, .. }: &Acquire, lock: Option<&Lock>, now: StoreTime) -> Option<Wish> {
+/// A turn that acquires.
+pub(crate) fn of_acquire(
+    Acquire { call, terms, candidate, .. }: &Acquire,
+    lock: Option<&Lock>,
+    now: StoreTime,
+) -> Option<Wish> {
     grants(lock, call.request, candidate, terms.ttl, now)
-}
-
-impl Lead {
-    /// The step that this work needs, if it needs one.
-    pub(super) fn wish(&self, lock: &HashedName, work: &Work, now: StoreTime) -> Option<Wish> {
-        let now = self.time.at(now);
-        let lock = self.locks.find(&lock.name, lock.hash).map(|slot| &slot.lock);
-        match work {
-            // It comes too late, and is told so.
-            Work::Run(job) if job.not_after < now => None,
-            Work::Run(job) => of_command(&job.command, lock, now),
-            // It is granted nothing.
-            Work::Queue(_, waiter) if waiter.is_dropped => None,
-            Work::Queue(_, waiter) => of_acquire(&waiter.acquire, lock, now),
-            // It is for the offer that this makes.
-            Work::Poll => is_wanted(lock, now).then(|| hold(OFFERED.into(), CLAIM_WINDOW)),
-            Work::Settle => Some(settled(lock, now)).filter(|wish| *wish != Wish::Look),
-        }
-    }
 }
