@@ -2,6 +2,7 @@
 //! should lead it.
 
 pub(crate) mod election;
+pub(crate) mod events;
 pub(crate) mod known;
 pub(crate) mod member;
 mod shares;

@@ -2,7 +2,7 @@
 
 use super::{QuorumStore, list};
 use crate::{
-    domain::{limits::COMMAND_WINDOW, time::StoreTime},
+    domain::time::StoreTime,
     node::Push,
     store::{
         Notice,
@@ -10,7 +10,7 @@ use crate::{
         quorum::{
             membership::known::Known,
             nodes::client::NodeClient,
-            paxos::ballot::{Ballot, LeadId, ServerId},
+            paxos::ballot::{LeadId, ServerId},
             proposer::{
                 delivery::ReplyTo,
                 leading::{Job, Lead},
@@ -21,9 +21,6 @@ use crate::{
     },
 };
 use tokio::time::Instant;
-
-/// Waiters in one frame.
-const WAITERS_PER_FRAME: usize = 256;
 
 impl<C: NodeClient> QuorumStore<C> {
     /// Takes what arrives through a node. Never ends.
@@ -157,50 +154,6 @@ impl<C: NodeClient> QuorumStore<C> {
         }
         for notice in notices {
             notice.deliver_to(&*self.delivery.notices);
-        }
-    }
-
-    /// Notices of another server were lost: who may have been meant asks for itself.
-    pub(super) fn notices_missed(&self, from: ServerId) {
-        self.delivery.lost();
-        for part in self.parts.iter().filter(|part| part.leader.lock().is_some_and(|it| it.ballot.server == from)) {
-            let calls: Vec<_> = part.local_waiters.lock().calls().collect();
-            for call in calls {
-                self.delivery.notices.look_again(call.request, call.attempt);
-            }
-        }
-    }
-
-    /// Keeps the queue positions of dropped calls, if this server still has the lead that ends by this ballot.
-    fn keep_queue_positions(&self, partition: usize, ballot: Ballot) {
-        let Some(part) = self.parts.get(partition) else { return };
-        let mut proposer = part.proposer.lock();
-        if let Some(lead) = proposer.lead().filter(|lead| lead.ballot() < ballot) {
-            part.local_waiters.lock().keep(lead.kept_queue_positions(), Instant::now());
-        }
-    }
-
-    /// Presents to this leader the calls that wait on this server. `is_awaited`: the leader waits for the last of
-    /// them, also if there are none.
-    pub(super) fn present(&self, partition: usize, known: Known, is_awaited: bool) {
-        let ballot = known.ballot;
-        let Some(part) = self.parts.get(partition) else { return };
-        let Ok(number) = u16::try_from(partition) else { return };
-        let (waiters, not_after) = {
-            // Read under the mutex: who is dropped leaves this list first, so the tombstone outlasts this.
-            let mut local_waiters = part.local_waiters.lock();
-            (local_waiters.present_to(ballot, Instant::now()), known.at(self.clock.now()).after(COMMAND_WINDOW))
-        };
-        let mut frames: Vec<_> = waiters.chunks(WAITERS_PER_FRAME).map(<[_]>::to_vec).collect();
-        if frames.is_empty() && is_awaited {
-            frames.push(Vec::new());
-        }
-        let last = frames.len();
-        for (index, waiters) in (1..).zip(frames) {
-            let is_last = index == last;
-            self.delivery
-                .transport
-                .send(ballot.server, Frame::Waiters { partition: number, ballot, not_after, waiters, is_last });
         }
     }
 }

@@ -3,6 +3,8 @@
 mod cluster;
 mod handler;
 mod heartbeat;
+mod leaders;
+mod leave;
 mod list;
 mod maintenance;
 mod partitions;
@@ -10,20 +12,15 @@ mod reconfigure;
 mod renewals;
 mod router;
 mod single_node;
+mod waiters;
 
 pub use cluster::ClusterStore;
 
 use crate::{
     clock::Clock,
-    domain::{
-        command::{Acquire, Command, Outcome},
-        ids::Call,
-        limits::Limits,
-        name::LockName,
-        outcome::AcquireOutcome,
-    },
+    domain::{command::Command, ids::Call, limits::Limits, name::LockName},
     store::{
-        Answer, Notices, Page, Store, StoreError, Timed,
+        Answer, Notices, Page, Store, StoreError,
         chores::{Chore, Chores, DoChore},
         quorum::{
             membership::{election::Election, member::Membership},
@@ -161,51 +158,6 @@ impl<C: NodeClient> QuorumStore<C> {
     fn route(&self, name: &LockName) -> Route {
         Route::of(name, self.driver.mark.partitions)
     }
-
-    async fn acquire(&self, name: &LockName, acquire: Acquire) -> Answer {
-        // A partition's time is no date, so this server's clock bounds what a client may demand.
-        if let Some(refusal) = acquire.refusal(self.clock.now()) {
-            return Ok(Timed::act(|| refusal.into()));
-        }
-        self.execute(name, Command::Acquire(acquire)).await
-    }
-
-    /// Claims. While the leader changes a claim may fail; the call waits on, and claims again when a leader is known.
-    async fn claim(&self, name: &LockName, call: Call, claim: Command) -> Answer {
-        let sent = Instant::now();
-        match self.claim_once(name, call, claim).await {
-            Err(StoreError::Unavailable(_) | StoreError::TooLate | StoreError::OutcomeUnknown(_))
-                if self.parts[self.route(name).partition].local_waiters.lock().claim_failed(call) =>
-            {
-                Ok(Timed { sent, outcome: AcquireOutcome::Queued.into() })
-            }
-            answer => answer,
-        }
-    }
-
-    /// A leader that does not know the request may be a new one, to which it was not presented yet.
-    async fn claim_once(&self, name: &LockName, call: Call, claim: Command) -> Answer {
-        let answer = self.execute(name, claim).await?;
-        if answer.outcome != Outcome::Acquire(AcquireOutcome::Unknown) {
-            return Ok(answer);
-        }
-        let part = &self.parts[self.route(name).partition];
-        let acquire = part.local_waiters.lock().get(call).cloned();
-        match acquire {
-            Some(acquire) => self.execute(name, Command::Acquire(acquire)).await,
-            None => Ok(answer),
-        }
-    }
-
-    /// Gives up. To a leader that does not know the request the call may be about to be presented, or be on its way: it
-    /// must not be granted the lock there when nobody waits any more.
-    async fn give_up(&self, name: &LockName, call: Call) -> Answer {
-        let answer = self.execute(name, Command::GiveUp(call)).await?;
-        if answer.outcome == Outcome::Acquire(AcquireOutcome::Unknown) {
-            self.post(name, Command::DropCall(call));
-        }
-        Ok(answer)
-    }
 }
 
 impl<C: NodeClient> DoChore for QuorumStore<C> {
@@ -230,18 +182,13 @@ impl<C: NodeClient> Store for QuorumStore<C> {
 
     fn post(&self, name: &LockName, command: Command) {
         if let Command::DropCall(call) = command {
-            self.parts[self.route(name).partition].local_waiters.lock().drop_call(call, Instant::now());
+            self.drop_call(name, call);
         }
         self.chores.add(Chore(name.clone(), command));
     }
 
     fn ahead(&self, name: &LockName, call: Call) -> Option<u64> {
-        let Route { partition, hash } = self.route(name);
-        let part = &self.parts[partition];
-        match part.proposer.lock().lead() {
-            Some(lead) => lead.ahead(name, hash, call),
-            None => part.local_waiters.lock().ahead(call),
-        }
+        self.ahead_of(name, call)
     }
 
     async fn watch(&self) -> Result<(), StoreError> {

@@ -75,14 +75,7 @@ impl<C: NodeClient> QuorumStore<C> {
                 Err(NotDone::NotThere(_)) => Box::pin(self.execute_at_next_leader(name, route, &command)).await?,
                 done => done?,
             };
-        let local_waiters = &self.parts[route.partition].local_waiters;
-        match command {
-            Command::Acquire(acquire) => local_waiters.lock().acquired(name, acquire, queue_position, &outcome),
-            command @ (Command::Claim(..) | Command::GiveUp(_)) => {
-                local_waiters.lock().answered(&command, queue_position, &outcome);
-            }
-            _ => {}
-        }
+        self.note_outcome(route.partition, name, command, (&outcome, queue_position));
         Ok(Timed { sent, outcome })
     }
 
