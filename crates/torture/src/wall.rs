@@ -5,6 +5,7 @@ use anyhow::Result;
 use std::{
     path::{Path, PathBuf},
     sync::atomic::{AtomicI64, Ordering},
+    time::Duration,
 };
 
 const SOURCE: &str = include_str!("../../../tests/support/clock_shim.c");
@@ -31,6 +32,11 @@ impl WallClock {
         let ahead = self.ahead.fetch_add(seconds, Ordering::Relaxed) + seconds;
         std::fs::write(self.folder.join("new"), ahead.to_string())?;
         Ok(std::fs::rename(self.folder.join("new"), self.folder.join("offset"))?)
+    }
+
+    /// How far it is from the clock of the servers.
+    pub(crate) fn apart(&self) -> Duration {
+        Duration::from_secs(self.ahead.load(Ordering::Relaxed).unsigned_abs())
     }
 
     /// The environment of a process that uses it.

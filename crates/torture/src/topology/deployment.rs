@@ -56,8 +56,9 @@ impl Deployment {
 
     /// Waits until all servers serve.
     pub(crate) async fn wait_until_serving(&self) -> Result<()> {
+        let clocks_apart = self.wall.as_ref().map(|wall| wall.apart()).unwrap_or_default();
         for server in &self.servers {
-            server.wait_until_serving().await?;
+            server.wait_until_serving(clocks_apart).await?;
         }
         Ok(())
     }
