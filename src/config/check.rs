@@ -69,47 +69,7 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
             filter: reader.read("log_level", default.log.filter, log_filter),
         },
     };
-    // Values are compared only if all are valid.
-    if reader.problems.is_empty() && config.limits.ttl_min > config.limits.ttl_max {
-        let ttl_max = as_written(config.limits.ttl_max);
-        let at = reader.effective_location("ttl_min");
-        let value = as_written(config.limits.ttl_min);
-        reader.problems.push(Problem { at, value, rule: format!("must not be above ttl_max, which is {ttl_max}") });
-    }
-    if reader.problems.is_empty() && config.tls.is_some() && matches!(config.listen, Listen::Unix(_)) {
-        reader.report("tls_cert", "cannot be used on a Unix socket, which needs no TLS: listen on host:port instead");
-    }
-    if config.store.urls().iter().any(|url| is_printed(url)) {
-        let rule = "contains *** in place of a password: replace it, or give the URL in FENCEPOST_STORE".to_owned();
-        reader.problems.push(Problem { at: reader.effective_location("store"), value: String::new(), rule });
-    }
-    if reader.problems.is_empty()
-        && let Some((key, rule)) =
-            config.store_tls.problem(&config.store).or_else(|| config.store_login.problem(&config.store))
-    {
-        reader.report(key, rule);
-    }
-    if reader.problems.is_empty() && !config.classic_prefix.is_empty() {
-        match config.store.urls() {
-            [url] if names_cluster(url) => reader.report(
-                "classic_prefix",
-                "cannot be used with a Redis Cluster: classic keys have no hash tag, so they are in other slots than \
-                 Fencepost's, and no script reaches both",
-            ),
-            [_] => {}
-            _ => reader.report("classic_prefix", "needs the one Redis that the classic clients use: --store redis://…"),
-        }
-    }
-    if reader.problems.is_empty()
-        && let Some(own) = shared_with_own_keys(&config.classic_prefix, &config.store_prefix)
-    {
-        let (at, value) = (reader.effective_location("classic_prefix"), config.classic_prefix.clone());
-        let rule = format!("must not start with {own}, as Fencepost's own keys do, nor be a beginning of it");
-        reader.problems.push(Problem { at, value, rule });
-    }
-    if reader.problems.is_empty() && config.test_faults.is_some() && config.store != StoreUrl::Memory {
-        reader.report("test_faults", "loses leases and replies on demand, so it needs --store memory:");
-    }
+    reader.compare(&config);
     if reader.problems.is_empty() { Ok(config) } else { Err(ConfigError { problems: reader.problems }) }
 }
 
@@ -119,6 +79,58 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Reports options that do not go together. Values are compared only if all are valid.
+    fn compare(&mut self, config: &Config) {
+        if self.problems.is_empty() && config.limits.ttl_min > config.limits.ttl_max {
+            let ttl_max = as_written(config.limits.ttl_max);
+            let at = self.effective_location("ttl_min");
+            let value = as_written(config.limits.ttl_min);
+            self.problems.push(Problem { at, value, rule: format!("must not be above ttl_max, which is {ttl_max}") });
+        }
+        if self.problems.is_empty() && config.tls.is_some() && matches!(config.listen, Listen::Unix(_)) {
+            self.report("tls_cert", "cannot be used on a Unix socket, which needs no TLS: listen on host:port instead");
+        }
+        if config.store.urls().iter().any(|url| is_printed(url)) {
+            let rule = "contains *** in place of a password: replace it, or give the URL in FENCEPOST_STORE".to_owned();
+            self.problems.push(Problem { at: self.effective_location("store"), value: String::new(), rule });
+        }
+        if self.problems.is_empty()
+            && let Some((key, rule)) =
+                config.store_tls.problem(&config.store).or_else(|| config.store_login.problem(&config.store))
+        {
+            self.report(key, rule);
+        }
+        self.compare_classic(config);
+        if self.problems.is_empty() && config.test_faults.is_some() && config.store != StoreUrl::Memory {
+            self.report("test_faults", "loses leases and replies on demand, so it needs --store memory:");
+        }
+    }
+
+    /// What classic clients can share locks with.
+    fn compare_classic(&mut self, config: &Config) {
+        if self.problems.is_empty() && !config.classic_prefix.is_empty() {
+            match config.store.urls() {
+                [url] if names_cluster(url) => self.report(
+                    "classic_prefix",
+                    "cannot be used with a Redis Cluster: classic keys have no hash tag, so they are in other slots \
+                     than Fencepost's, and no script reaches both",
+                ),
+                [_] => {}
+                _ => {
+                    let rule = "needs the one Redis that the classic clients use: --store redis://…";
+                    self.report("classic_prefix", rule);
+                }
+            }
+        }
+        if self.problems.is_empty()
+            && let Some(own) = shared_with_own_keys(&config.classic_prefix, &config.store_prefix)
+        {
+            let (at, value) = (self.effective_location("classic_prefix"), config.classic_prefix.clone());
+            let rule = format!("must not start with {own}, as Fencepost's own keys do, nor be a beginning of it");
+            self.problems.push(Problem { at, value, rule });
+        }
+    }
+
     /// The effective value. After a problem it is only a placeholder.
     fn read<T>(&mut self, key: &'static str, default: T, parse: impl Fn(&str) -> Result<T, String>) -> T {
         let mut effective = default;

@@ -105,86 +105,70 @@ pub(super) fn connect_error(error: &RedisError) -> String {
     }
 }
 
+/// The errors that say that nothing was done, by their codes: what each means and what to do, before what Redis said.
+const REFUSALS: [(&str, &str, Action); 16] = [
+    ("LOADING", "Redis is loading its data from disk; it serves when that is done", Action::Keep),
+    ("BUSY", "a script of another client blocks Redis; wait, or run SCRIPT KILL", Action::Keep),
+    ("OOM", "Redis has reached its maxmemory; raise it, or remove other data", Action::Keep),
+    ("MISCONF", "Redis cannot save to disk and refuses writes; check its disk and its log", Action::Keep),
+    ("NOREPLICAS", "too few replicas follow this Redis for its min-replicas-to-write; bring them back", Action::Keep),
+    (
+        "NOAUTH",
+        "Redis answers, but requires a password, which the URL lacks: write it as redis://user:password@host:port in \
+         --store or FENCEPOST_STORE, or in the file of --store-password-file",
+        Action::Close,
+    ),
+    (
+        "DENIED",
+        "Redis is in protected mode and accepts only its own machine; set a password or protected-mode no",
+        Action::Close,
+    ),
+    ("READONLY", OF_A_REPLICA, Action::Close),
+    ("MASTERDOWN", OF_A_REPLICA, Action::Close),
+    // The member of a Redis Cluster checks whether it has the slot of the keys before it carries anything out.
+    (
+        "MOVED",
+        "this Redis does not have the slot of Fencepost's keys any more; the server closes the connection and looks \
+         for the primary",
+        Action::Close,
+    ),
+    ("ASK", OF_A_SLOT_UNDER_WAY, Action::Keep),
+    ("TRYAGAIN", OF_A_SLOT_UNDER_WAY, Action::Keep),
+    (
+        "CLUSTERDOWN",
+        "the Redis Cluster is down as this member sees it: most primaries are away, or slots have none; see CLUSTER \
+         NODES",
+        Action::Keep,
+    ),
+    ("CROSSSLOT", "keys of one script are in several slots of the Redis Cluster", Action::Keep),
+    (
+        "UNKILLABLE",
+        "a script blocks Redis and cannot be killed, because it has written; wait until it ends",
+        Action::Close,
+    ),
+    ("EXECABORT", "Redis refused the transaction", Action::Keep),
+];
+const OF_A_REPLICA: &str = "this Redis is a replica; the server closes the connection and looks for the primary";
+const OF_A_SLOT_UNDER_WAY: &str = "the slot of Fencepost's keys is being moved to another member of the Redis Cluster; \
+                                   Redis serves again when that is done";
+
 fn classify_code(code: &str, detail: &str) -> Fault {
     let said = format!("(Redis says: {code} {detail})");
+    if let Some((_, why, action)) = REFUSALS.iter().find(|(known, ..)| *known == code) {
+        return refused(format!("{why} {said}"), *action);
+    }
     match code {
-        "LOADING" => {
-            refused(format!("Redis is loading its data from disk; it serves when that is done {said}"), Action::Keep)
-        }
-        "BUSY" => {
-            refused(format!("a script of another client blocks Redis; wait, or run SCRIPT KILL {said}"), Action::Keep)
-        }
-        "OOM" => {
-            refused(format!("Redis has reached its maxmemory; raise it, or remove other data {said}"), Action::Keep)
-        }
-        "MISCONF" => refused(
-            format!("Redis cannot save to disk and refuses writes; check its disk and its log {said}"),
-            Action::Keep,
-        ),
-        "NOREPLICAS" => refused(
-            format!("too few replicas follow this Redis for its min-replicas-to-write; bring them back {said}"),
-            Action::Keep,
-        ),
         // Nothing works without it. The handshake of a new connection fails by it, which all callers and the log are
         // told until the permission is back.
         "NOPERM" if detail.contains("'evalsha'") => refused(no_permission(detail), Action::Close),
         "NOPERM" => refused(no_permission(detail), Action::Keep),
-        "NOAUTH" => refused(
-            format!(
-                "Redis answers, but requires a password, which the URL lacks: write it as \
-                 redis://user:password@host:port in --store or FENCEPOST_STORE, or in the file of \
-                 --store-password-file {said}"
-            ),
-            Action::Close,
-        ),
         "WRONGPASS" => refused(wrong_password(detail), Action::Close),
-        "DENIED" => refused(
-            format!(
-                "Redis is in protected mode and accepts only its own machine; set a password or protected-mode no \
-                 {said}"
-            ),
-            Action::Close,
-        ),
-        "READONLY" | "MASTERDOWN" => refused(
-            format!("this Redis is a replica; the server closes the connection and looks for the primary {said}"),
-            Action::Close,
-        ),
-        // The member of a Redis Cluster checks whether it has the slot of the keys before it carries anything out.
-        "MOVED" => refused(
-            format!(
-                "this Redis does not have the slot of Fencepost's keys any more; the server closes the connection and \
-                 looks for the primary {said}"
-            ),
-            Action::Close,
-        ),
-        "ASK" | "TRYAGAIN" => refused(
-            format!(
-                "the slot of Fencepost's keys is being moved to another member of the Redis Cluster; Redis serves \
-                 again when that is done {said}"
-            ),
-            Action::Keep,
-        ),
-        "CLUSTERDOWN" => refused(
-            format!(
-                "the Redis Cluster is down as this member sees it: most primaries are away, or slots have none; see \
-                 CLUSTER NODES {said}"
-            ),
-            Action::Keep,
-        ),
-        "CROSSSLOT" => {
-            refused(format!("keys of one script are in several slots of the Redis Cluster {said}"), Action::Keep)
-        }
-        "UNKILLABLE" => refused(
-            format!("a script blocks Redis and cannot be killed, because it has written; wait until it ends {said}"),
-            Action::Close,
-        ),
         "WRONGTYPE" => fault(
             NodeError::Corrupt(format!(
                 "a key of Fencepost has another type than the server gave it; remove that key {said}"
             )),
             Action::Keep,
         ),
-        "EXECABORT" => refused(format!("Redis refused the transaction {said}"), Action::Keep),
         "ERR" => plain_error(detail, &said),
         // NOTBUSY and NOSUB do not answer any command that is sent here; other codes are not known.
         _ => unknown(format!("Redis answered with an unknown error {said}"), Action::Check),
