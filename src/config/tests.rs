@@ -166,71 +166,61 @@ fn a_variable_that_is_not_utf8_is_a_problem() {
     assert!(Config::load([], &environment, url).unwrap_err().to_string().contains("must be UTF-8"));
 }
 
+/// Options with values that are accepted, and values that are refused.
+const EDGES: [(&str, &[&str], &[&str]); 24] = [
+    ("store_ca", &[""], &["a\nb", "/a.pem"]),
+    ("store_user", &[""], &["a b", "a\nb", "me"]),
+    ("store_password_file", &[""], &["a\nb", "/p"]),
+    ("plaintext", &["true", "false"], &["maybe"]),
+    ("tls_cert", &[""], &["a\nb", "/a.pem"]),
+    ("connections_max", &["1", "1000000"], &["0", "1000001"]),
+    ("connections_per_peer", &["1", "1000000"], &["0", "1000001"]),
+    ("store_prefix", &["fp", "team-a.eu_1"], &["", "a b", "a{b", "a*", "é", "a234567890123456789012345"]),
+    ("classic_prefix", &[""], &["a\nb"]),
+    ("allow_eviction", &["true", "false"], &["yes", "1", ""]),
+    (
+        "listen",
+        &["127.0.0.1:0", "[::]:7420", ":7420", ":0", "localhost:7420", "my_host-1.internal:65535", "unix:/run/a.sock"],
+        &[
+            "unix:",
+            "unix:a.sock",
+            "unix://run/a",
+            "unix:/a\nb",
+            "7420",
+            "127.0.0.1",
+            "localhost",
+            "",
+            ":",
+            "::1:7420",
+            "[::1]",
+            "[a]:1",
+            "1.2.3:1",
+            "a b:1",
+            "a:65536",
+        ],
+    ),
+    ("store", &["memory:", "redis://127.0.0.1", "rediss://u:p@h:1/2"], &["memory", "redis:", "redis://", "memory:x"]),
+    ("ttl_min", &["50ms", "24h", "1h 30m"], &["49ms", "0s", "1", "-1s"]),
+    ("ttl_max", &["1s", "24h"], &["24h 1s", "forever"]),
+    ("wait_max", &["0s", "1h"], &["1h 1s"]),
+    ("waiters_per_lock", &["1", "1000000"], &["0", "1000001", "-1", "many", "99999999999999999999"]),
+    ("leases_per_stream", &["1", "1000000"], &["0", "1000001"]),
+    ("drain_timeout", &["0s", "5m"], &["5m 1s"]),
+    ("admin_listen", &["none", ":0", "[::1]:7429", "localhost:7429"], &["", "None", "off", "7429", "unix:/a"]),
+    ("admin_service", &["everywhere", "admin"], &["", "nowhere"]),
+    ("test_faults", &["", "127.0.0.1:0", "localhost:1"], &["none", "7429", "unix:/a"]),
+    (
+        "otlp_endpoint",
+        &["", "http://localhost:4317", "http://[::1]:4317/", "http://127.0.0.1:1"],
+        &["localhost:4317", "https://localhost:4317", "http://:4317", "http://localhost", "http://a b:1"],
+    ),
+    ("log_format", &["text", "json"], &["xml", "JSON"]),
+    ("log_level", &["debug", "info,fencepost::locks=debug", "off"], &["inof", "", "info,fencepost=loud", "debug,"]),
+];
+
 #[test]
 fn every_rule_holds_at_its_edges() {
-    let cases: [(&'static str, &[&str], &[&str]); 24] = [
-        ("store_ca", &[""], &["a\nb", "/a.pem"]),
-        ("store_user", &[""], &["a b", "a\nb", "me"]),
-        ("store_password_file", &[""], &["a\nb", "/p"]),
-        ("plaintext", &["true", "false"], &["maybe"]),
-        ("tls_cert", &[""], &["a\nb", "/a.pem"]),
-        ("connections_max", &["1", "1000000"], &["0", "1000001"]),
-        ("connections_per_peer", &["1", "1000000"], &["0", "1000001"]),
-        ("store_prefix", &["fp", "team-a.eu_1"], &["", "a b", "a{b", "a*", "é", "a234567890123456789012345"]),
-        ("classic_prefix", &[""], &["a\nb"]),
-        ("allow_eviction", &["true", "false"], &["yes", "1", ""]),
-        (
-            "listen",
-            &[
-                "127.0.0.1:0",
-                "[::]:7420",
-                ":7420",
-                ":0",
-                "localhost:7420",
-                "my_host-1.internal:65535",
-                "unix:/run/a.sock",
-            ],
-            &[
-                "unix:",
-                "unix:a.sock",
-                "unix://run/a",
-                "unix:/a\nb",
-                "7420",
-                "127.0.0.1",
-                "localhost",
-                "",
-                ":",
-                "::1:7420",
-                "[::1]",
-                "[a]:1",
-                "1.2.3:1",
-                "a b:1",
-                "a:65536",
-            ],
-        ),
-        (
-            "store",
-            &["memory:", "redis://127.0.0.1", "rediss://u:p@h:1/2"],
-            &["memory", "redis:", "redis://", "memory:x"],
-        ),
-        ("ttl_min", &["50ms", "24h", "1h 30m"], &["49ms", "0s", "1", "-1s"]),
-        ("ttl_max", &["1s", "24h"], &["24h 1s", "forever"]),
-        ("wait_max", &["0s", "1h"], &["1h 1s"]),
-        ("waiters_per_lock", &["1", "1000000"], &["0", "1000001", "-1", "many", "99999999999999999999"]),
-        ("leases_per_stream", &["1", "1000000"], &["0", "1000001"]),
-        ("drain_timeout", &["0s", "5m"], &["5m 1s"]),
-        ("admin_listen", &["none", ":0", "[::1]:7429", "localhost:7429"], &["", "None", "off", "7429", "unix:/a"]),
-        ("admin_service", &["everywhere", "admin"], &["", "nowhere"]),
-        ("test_faults", &["", "127.0.0.1:0", "localhost:1"], &["none", "7429", "unix:/a"]),
-        (
-            "otlp_endpoint",
-            &["", "http://localhost:4317", "http://[::1]:4317/", "http://127.0.0.1:1"],
-            &["localhost:4317", "https://localhost:4317", "http://:4317", "http://localhost", "http://a b:1"],
-        ),
-        ("log_format", &["text", "json"], &["xml", "JSON"]),
-        ("log_level", &["debug", "info,fencepost::locks=debug", "off"], &["inof", "", "info,fencepost=loud", "debug,"]),
-    ];
-    for (key, good, bad) in cases {
+    for (key, good, bad) in EDGES {
         for text in good {
             let loaded = load(&[(key, text)], &[], None);
             assert!(loaded.is_ok(), "{key} = {text:?}: {}", loaded.unwrap_err());

@@ -13,32 +13,10 @@ fn bytes(count: usize) -> String {
     "x".repeat(count)
 }
 
-#[tokio::test]
-async fn each_field_is_accepted_at_its_limit_and_refused_beyond() {
-    let server = Server::start_with(|config| config.limits = limits::Limits::default()).await;
-    let mut client = server.client();
-    let day = Duration::from_secs(24 * 60 * 60);
-    let tick = Duration::from_nanos(1);
-    let good = [
-        AcquireRequest { lock_name: bytes(1), ..acquire_request("", TTL) },
-        AcquireRequest { lock_name: bytes(limits::LOCK_NAME_BYTES_MAX), ..acquire_request("", TTL) },
-        AcquireRequest { holder: bytes(limits::HOLDER_BYTES_MAX), ..acquire_request("holder", TTL) },
-        AcquireRequest { holder: String::new(), ..acquire_request("no holder", TTL) },
-        AcquireRequest { ttl: span(Duration::from_secs(1)), ..acquire_request("short", TTL) },
-        AcquireRequest { ttl: span(day), ..acquire_request("long", TTL) },
-        AcquireRequest { ttl: None, ..acquire_request("default", TTL) },
-        AcquireRequest { wait_timeout: span(Duration::from_secs(3_600)), ..acquire_request("wait", TTL) },
-        AcquireRequest {
-            metadata: [("k".into(), bytes(limits::METADATA_BYTES_MAX - 1))].into(),
-            ..acquire_request("metadata", TTL)
-        },
-        AcquireRequest { mode: v1::LockMode::Exclusive.into(), ..acquire_request("mode", TTL) },
-    ];
-    for request in good {
-        let lease = client.acquire_response(request.clone()).await;
-        assert_eq!(lease.outcome(), Outcome::Acquired, "{request:?}");
-    }
-    let bad = [
+/// Requests with one field that is refused, and its name.
+fn beyond_limits() -> Vec<(&'static str, AcquireRequest)> {
+    let (day, tick) = (Duration::from_secs(24 * 60 * 60), Duration::from_nanos(1));
+    vec![
         ("lock_name", AcquireRequest { lock_name: String::new(), ..acquire_request("", TTL) }),
         ("lock_name", AcquireRequest { lock_name: bytes(limits::LOCK_NAME_BYTES_MAX + 1), ..acquire_request("", TTL) }),
         ("lock_name", AcquireRequest { lock_name: "a\nb".into(), ..acquire_request("", TTL) }),
@@ -94,8 +72,34 @@ async fn each_field_is_accepted_at_its_limit_and_refused_beyond() {
         ("permits", AcquireRequest { permits: 1, ..acquire_request("a", TTL) }),
         ("lock_delay", AcquireRequest { lock_delay: span(TTL), ..acquire_request("a", TTL) }),
         ("max_hold", AcquireRequest { max_hold: span(TTL), ..acquire_request("a", TTL) }),
+    ]
+}
+
+#[tokio::test]
+async fn each_field_is_accepted_at_its_limit_and_refused_beyond() {
+    let server = Server::start_with(|config| config.limits = limits::Limits::default()).await;
+    let mut client = server.client();
+    let day = Duration::from_secs(24 * 60 * 60);
+    let good = [
+        AcquireRequest { lock_name: bytes(1), ..acquire_request("", TTL) },
+        AcquireRequest { lock_name: bytes(limits::LOCK_NAME_BYTES_MAX), ..acquire_request("", TTL) },
+        AcquireRequest { holder: bytes(limits::HOLDER_BYTES_MAX), ..acquire_request("holder", TTL) },
+        AcquireRequest { holder: String::new(), ..acquire_request("no holder", TTL) },
+        AcquireRequest { ttl: span(Duration::from_secs(1)), ..acquire_request("short", TTL) },
+        AcquireRequest { ttl: span(day), ..acquire_request("long", TTL) },
+        AcquireRequest { ttl: None, ..acquire_request("default", TTL) },
+        AcquireRequest { wait_timeout: span(Duration::from_secs(3_600)), ..acquire_request("wait", TTL) },
+        AcquireRequest {
+            metadata: [("k".into(), bytes(limits::METADATA_BYTES_MAX - 1))].into(),
+            ..acquire_request("metadata", TTL)
+        },
+        AcquireRequest { mode: v1::LockMode::Exclusive.into(), ..acquire_request("mode", TTL) },
     ];
-    for (field, request) in bad {
+    for request in good {
+        let lease = client.acquire_response(request.clone()).await;
+        assert_eq!(lease.outcome(), Outcome::Acquired, "{request:?}");
+    }
+    for (field, request) in beyond_limits() {
         assert_bad_field(client.acquire(request).await, field);
     }
     assert_eq!(client.holder("a").await, None, "a refused request has no effect");

@@ -151,6 +151,14 @@ impl Both {
             }
             Op::Damage(partition, is_text) => self.damage(*partition, *is_text),
             Op::ForgetScripts => redis::cmd("SCRIPT").arg("FLUSH").exec(&mut self.raw).unwrap(),
+            Op::Flush | Op::Restart(_) | Op::Promote | Op::Save | Op::Restore => self.change_life(op),
+        }
+        self.compare_kept()
+    }
+
+    /// Redis loses or restores data, or begins another life.
+    fn change_life(&mut self, op: &Op) {
+        match op {
             Op::Flush => {
                 redis::cmd("FLUSHALL").exec(&mut self.raw).unwrap();
                 self.twin = Node::default();
@@ -182,8 +190,8 @@ impl Both {
                     self.lives_anew();
                 }
             }
+            _ => unreachable!("{op:?} changes no life"),
         }
-        self.compare_kept()
     }
 
     fn damage(&mut self, partition: u16, is_text: bool) {

@@ -38,7 +38,31 @@ pub(crate) fn classic_key(partition: u16, number: u8) -> Bytes {
 /// So long that no key ends by itself, as the twin has no clock.
 pub(crate) const CLASSIC_TTL_MS: u64 = 3_600_000;
 
+fn wish_of(wish: u8, seq: u64) -> Wish {
+    let value = format!("grant/{}", seq % 3).into_bytes().into();
+    match wish {
+        0 => Wish::Look,
+        1 => Wish::Drop,
+        _ => Wish::Hold { value, ms: CLASSIC_TTL_MS },
+    }
+}
+
+/// Records that a batch puts, and keys that it removes.
+type Records = (Vec<(Bytes, Bytes)>, Vec<Bytes>);
+
 impl Both {
+    /// Those with these numbers, and so many more, which a batch removes if the node has them.
+    fn records(&mut self, put: &[u8], gone: &[u8], count: u16, are_there: bool) -> Records {
+        let mut put: Vec<_> = put.iter().map(|number| self.record(key(*number))).collect();
+        let mut gone: Vec<_> = gone.iter().map(|number| key(*number)).collect();
+        if are_there {
+            gone.extend((0..count).map(many));
+        } else {
+            put.extend((0..count).map(|number| (many(number), Bytes::default())));
+        }
+        (put, gone)
+    }
+
     pub(crate) fn record(&mut self, key: Bytes) -> (Bytes, Bytes) {
         let number = self.number();
         let lengths = [0, 5, 64, 65, 300];
@@ -75,14 +99,7 @@ impl Both {
                 let seq = after(ballot_by);
                 // No leader writes a batch onto itself.
                 let seq = if before == (Position { ballot: ballot_by, seq }) { seq + 1 } else { seq };
-                let mut put: Vec<_> = put.iter().map(|number| self.record(key(*number))).collect();
-                let mut gone: Vec<_> = gone.iter().map(|number| key(*number)).collect();
-                let numbers = 0..*count;
-                if content.0.contains_key(&many(0)) {
-                    gone.extend(numbers.map(many));
-                } else {
-                    put.extend(numbers.map(|number| (many(number), Bytes::default())));
-                }
+                let (put, gone) = self.records(put, gone, *count, content.0.contains_key(&many(0)));
                 let token = token.unwrap_or_default().saturating_add_signed(*more);
                 let changes = Arc::new(Changes { time: self.number() * 1_000_003, token, put, gone });
                 Request::Write { stamp, before, position: Position { ballot: ballot_by, seq }, changes }
@@ -116,13 +133,7 @@ impl Both {
                 Request::Admit { position, transfer, count, time: self.number(), token: *token, stamp }
             }
             What::Classic { ballot, seq, key, wish } => {
-                let position = Position { ballot: ballot_of(*ballot), seq: *seq };
-                let value = format!("grant/{}", seq % 3).into_bytes().into();
-                let wish = match wish {
-                    0 => Wish::Look,
-                    1 => Wish::Drop,
-                    _ => Wish::Hold { value, ms: CLASSIC_TTL_MS },
-                };
+                let (position, wish) = (Position { ballot: ballot_of(*ballot), seq: *seq }, wish_of(*wish, *seq));
                 Request::Classic(Arc::new(Step { position, key: classic_key(partition, *key), wish }))
             }
         }
