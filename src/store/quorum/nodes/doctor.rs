@@ -82,6 +82,7 @@ fn rights(refused: Option<String>, base: &str, is_only: bool) -> Finding {
             format!("another program uses these key names: {without}"),
             "use another database for locks, or remove the keys that are not Fencepost's",
         ),
+        Some(why) if has_no_slot(&why) => without_slot("keys", &why),
         Some(why) if !why.starts_with("NOPERM") => Finding::error(
             "keys",
             format!("keys that begin with {base} cannot be written now ({why})"),
@@ -97,9 +98,25 @@ fn rights(refused: Option<String>, base: &str, is_only: bool) -> Finding {
     }
 }
 
+/// Whether a member of a Redis Cluster refuses because it does not have the slot, or does not serve it: while the slot
+/// is moved, and in a failover.
+fn has_no_slot(why: &str) -> bool {
+    ["ASK", "TRYAGAIN", "MOVED", "CLUSTERDOWN"].iter().any(|code| why.starts_with(code))
+}
+
+fn without_slot(check: &'static str, why: &str) -> Finding {
+    Finding::warning(
+        check,
+        format!("the slot of the keys is not served here now ({why})"),
+        "until it is served again, here or by another member, this Redis counts as down",
+        "wait for the failover or the move of the slot; if there is none, see CLUSTER NODES",
+    )
+}
+
 fn channels(refused: Option<String>, base: &str) -> Finding {
     match refused {
         None => Finding::ok("channels", "messages may be sent"),
+        Some(why) if has_no_slot(&why) => without_slot("channels", &why),
         Some(why) => Finding::warning(
             "channels",
             format!("messages may not be sent ({why})"),
@@ -126,6 +143,11 @@ mod tests {
             (rights(no(), "{fp}:", false).severity, channels(no(), "{fp}:to:").severity),
             (Severity::Error, Severity::Warning)
         );
+        for why in ["ASK 7963 a:1", "TRYAGAIN later", "MOVED 7963 a:1", "CLUSTERDOWN The cluster is down"] {
+            let found = [rights(Some(why.to_owned()), "{fp}:", true), channels(Some(why.to_owned()), "{fp}:to:")];
+            assert!(found.iter().all(|it| it.severity == Severity::Warning && it.found.contains(why)), "{found:?}");
+        }
+        assert_eq!(rights(Some("OOM full".to_owned()), "{fp}:", true).severity, Severity::Error);
         assert!(rights(no(), "{fp}:", true).change.contains("~{fp}:*"));
         assert!(channels(no(), "{fp}:to:").change.contains("&{fp}:to:*"));
         assert!(rights(Some("WRONGTYPE x".to_owned()), "{fp}:", true).found.contains("does not belong to Fencepost"));
