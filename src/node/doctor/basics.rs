@@ -1,6 +1,6 @@
 //! Basic requirements on a Redis: version, role, permissions, clock.
 
-use super::{Facts, Finding};
+use super::{Facts, Finding, ROLE};
 use crate::node::handshake::{VERSION_MIN, is_supported};
 
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
@@ -49,18 +49,18 @@ fn version(facts: &Facts) -> Finding {
 
 fn role(facts: &Facts) -> Finding {
     match facts.info("role") {
-        Some("master") => Finding::ok("role", "this Redis is a primary"),
+        Some("master") => Finding::ok(ROLE, "this Redis is a primary"),
         Some(_) => {
             let of = |name| facts.info(name).unwrap_or("?");
             Finding::error(
-                "role",
+                ROLE,
                 format!("this Redis is a replica of {}:{}", of("master_host"), of("master_port")),
                 "only the primary can grant locks: a server does not connect to it",
                 "name the primary in the URL",
             )
         }
         None => Finding::warning(
-            "role",
+            ROLE,
             "INFO does not say whether this Redis is a primary",
             "a replica cannot grant locks",
             "connect to Redis itself, not to a proxy",

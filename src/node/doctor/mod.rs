@@ -24,6 +24,9 @@ use serde::Serialize;
 /// The name of the eviction check, for callers that treat its finding apart.
 pub const EVICTION: &str = "eviction";
 
+/// The name of the role check, likewise.
+pub const ROLE: &str = "role";
+
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]

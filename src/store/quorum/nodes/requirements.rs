@@ -3,7 +3,7 @@
 use super::doctor::LAYOUT;
 use crate::node::{
     NodeUrl,
-    doctor::{EVICTION, Finding, Severity},
+    doctor::{EVICTION, Finding, ROLE, Severity},
 };
 
 /// What an operator may have chosen.
@@ -28,20 +28,28 @@ impl Demands {
     }
 
     pub(crate) fn log(self, url: &NodeUrl, finding: &Finding) {
-        let Finding { check, severity, found, at_stake, change } = finding;
-        match severity {
-            Severity::Ok => {}
-            _ if self.refuses(finding) && *check == EVICTION => {
-                let what = "redis may evict locks: the server does not use it without --allow-eviction";
-                tracing::error!(%url, check, found, at_stake, change, "{what}");
-            }
-            Severity::Error if *check != EVICTION => {
-                tracing::error!(%url, check, found, at_stake, change, "redis is not fit for locks");
-            }
-            Severity::Error | Severity::Warning => {
-                tracing::warn!(%url, check, found, at_stake, change, "redis puts locks at risk: see fencepost doctor");
-            }
+        let Finding { check, found, at_stake, change, .. } = finding;
+        match self.words(finding) {
+            None => {}
+            Some((Severity::Error, what)) => tracing::error!(%url, check, found, at_stake, change, "{what}"),
+            Some((_, what)) => tracing::warn!(%url, check, found, at_stake, change, "{what}"),
         }
+    }
+
+    /// How bad a finding is for a server that is connected to this Redis, and the words for it.
+    fn words(self, finding: &Finding) -> Option<(Severity, &'static str)> {
+        Some(match (finding.severity, finding.check) {
+            (Severity::Ok, _) => return None,
+            (_, EVICTION) if self.refuses(finding) => {
+                (Severity::Error, "redis may evict locks: the server does not use it without --allow-eviction")
+            }
+            // Servers connect to a primary only.
+            (Severity::Error, ROLE) => {
+                (Severity::Warning, "redis is a primary no more: the server looks for the primary")
+            }
+            (Severity::Error, check) if check != EVICTION => (Severity::Error, "redis is not fit for locks"),
+            _ => (Severity::Warning, "redis puts locks at risk: see fencepost doctor"),
+        })
     }
 
     fn refuses(self, finding: &Finding) -> bool {
@@ -66,5 +74,20 @@ mod tests {
         assert_eq!(of("memory", false), None);
         let warned = [Finding::warning(EVICTION, "found", "at stake", "change")];
         assert_eq!(Demands { allows_eviction: false }.refusal(&warned), None);
+    }
+
+    #[test]
+    fn a_redis_that_was_demoted_is_no_error_of_its_operator() {
+        let of = |check| {
+            let words = Demands { allows_eviction: false }.words(&Finding::error(check, "found", "at stake", "change"));
+            words.map(|(severity, what)| (severity, what.split(':').next().unwrap_or_default()))
+        };
+        assert_eq!(of("memory"), Some((Severity::Error, "redis is not fit for locks")));
+        assert_eq!(of(EVICTION), Some((Severity::Error, "redis may evict locks")));
+        assert_eq!(of(ROLE), Some((Severity::Warning, "redis is a primary no more")));
+        let allowing = Demands { allows_eviction: true };
+        let evicts = Finding::error(EVICTION, "found", "at stake", "change");
+        assert_eq!(allowing.words(&evicts).map(|(severity, _)| severity), Some(Severity::Warning));
+        assert_eq!(allowing.words(&Finding::ok(ROLE, "found")), None);
     }
 }
