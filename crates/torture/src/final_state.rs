@@ -89,7 +89,12 @@ async fn agreement(deployment: &Deployment) -> Result<Vec<Record>> {
 
 async fn leaked_keys(deployment: &Deployment) -> Result<Vec<String>> {
     let mut leaked = Vec::new();
-    for node in &deployment.redis {
+    // Of a cluster, only the primary of the slot tells of its keys.
+    let nodes = match &deployment.cluster {
+        Some(_) => std::slice::from_ref(deployment.primary()?),
+        None => &deployment.redis,
+    };
+    for node in nodes {
         // The node's cluster and the prefix of classic clients; headers, sequencers and contents of partitions.
         let of_cluster = |key: &str| matches!(key, "{fp}:node" | "{fp}:servers" | "{fp}:classic");
         let stays = |key: &str, own: Option<&str>| of_cluster(key) || matches!(own, Some("h" | "s" | "c"));

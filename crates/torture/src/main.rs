@@ -24,6 +24,7 @@ mod stores;
 mod suite;
 mod topology;
 mod wall;
+mod wires;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -97,7 +98,7 @@ struct RunArgs {
 }
 
 /// The systems under test of a suite, in turn. Their number has no divisor in common with those of its variants.
-const SYSTEMS: &str = "quorum,redis,redis-replica,memory,quorum,redis,redis-replica";
+const SYSTEMS: &str = "quorum,redis,redis-replica,cluster,memory,quorum,redis";
 
 #[derive(clap::Args)]
 struct SuiteArgs {

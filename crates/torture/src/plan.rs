@@ -114,6 +114,7 @@ fn may_overlap(one: FaultKind, other: FaultKind) -> bool {
 mod tests {
     use super::*;
     use crate::topology::Topology;
+    use clap::ValueEnum;
     use std::collections::BTreeMap;
 
     const LONG: Duration = Duration::from_secs(20);
@@ -128,7 +129,7 @@ mod tests {
 
     #[test]
     fn every_kind_occurs_if_the_rarest_are_preferred() {
-        for topology in [Topology::Memory, Topology::Redis, Topology::RedisReplica, Topology::Quorum] {
+        for topology in Topology::value_variants() {
             let mut counts: BTreeMap<FaultKind, u32> = topology.kinds().into_iter().map(|kind| (kind, 0)).collect();
             for seed in 0..150 {
                 let mut wanted = shuffled(topology.kinds(), seed);

@@ -95,6 +95,11 @@ impl Link {
         self.state.send_modify(|state| state.mode = mode);
     }
 
+    /// Holds what is sent in both directions.
+    pub(crate) fn hold(&self) {
+        self.set(Mode { outbound: Flow::Hold, inbound: Flow::Hold, ..Mode::default() });
+    }
+
     /// Restores the link. Connections that lost bytes or an end are reset.
     pub(crate) fn heal(&self) {
         self.state.send_modify(|state| {

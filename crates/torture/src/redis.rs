@@ -3,6 +3,7 @@
 use crate::{
     process::{Process, ProcessSpec},
     resp::{self, Answer},
+    wires::Wires,
 };
 use anyhow::{Context, Result, bail};
 use std::{
@@ -27,6 +28,10 @@ fn program() -> OsString {
     std::env::var_os(PROGRAM).unwrap_or("redis-server".into())
 }
 
+fn said(log: &Path) -> String {
+    fs::read_to_string(log).unwrap_or_default()
+}
+
 pub(crate) struct Redis {
     /// Its name in histories.
     pub(crate) name: String,
@@ -35,11 +40,34 @@ pub(crate) struct Redis {
     folder: PathBuf,
     spec: ProcessSpec,
     process: Mutex<Option<Process>>,
+    /// The links to it, if it is a member of a Redis Cluster.
+    pub(crate) wires: Option<Wires>,
 }
 
 impl Redis {
     /// Starts a Redis and waits for its first answer. `env` controls its clock.
     pub(crate) async fn start(name: &str, folder: &Path, env: &[(&'static str, PathBuf)]) -> Result<Self> {
+        Self::start_with(name, folder, env, "", None).await
+    }
+
+    /// Starts a member of a Redis Cluster with these options.
+    pub(crate) async fn start_member(
+        name: &str,
+        folder: &Path,
+        env: &[(&'static str, PathBuf)],
+        args: &str,
+        wires: Wires,
+    ) -> Result<Self> {
+        Self::start_with(name, folder, env, args, Some(wires)).await
+    }
+
+    async fn start_with(
+        name: &str,
+        folder: &Path,
+        env: &[(&'static str, PathBuf)],
+        args: &str,
+        wires: Option<Wires>,
+    ) -> Result<Self> {
         let (own, socket) = (folder.join(name), folder.join(format!("{name}.sock")));
         fs::create_dir(&own)?;
         let words = "--port 0 --save --appendonly yes --appendfsync everysec --auto-aof-rewrite-percentage 0 \
@@ -49,8 +77,8 @@ impl Redis {
             if word == "--save" { vec!["--save".to_owned(), String::new()] } else { vec![word.to_owned()] }
         });
         let spec = ProcessSpec::new(program()).args(words).args(["--unixsocket"]).args([&socket]);
-        let spec = spec.args(["--dir"]).args([&own]).env(env);
-        let redis = Self { name: name.to_owned(), socket, folder: own, spec, process: Mutex::new(None) };
+        let spec = spec.args(["--dir"]).args([&own]).args(args.split_whitespace()).env(env);
+        let redis = Self { name: name.to_owned(), socket, folder: own, spec, process: Mutex::new(None), wires };
         redis.ensure_running().await?;
         Ok(redis)
     }
@@ -62,7 +90,8 @@ impl Redis {
             return Ok(());
         }
         let log = self.folder.join("log");
-        let mut process = self.spec.start(&log).context("is redis-server installed?")?;
+        let mut known = said(&log).len();
+        let mut process = self.start_process(&log)?;
         let answering = async {
             loop {
                 match resp::ask(&self.socket, &["PING"]).await {
@@ -71,7 +100,13 @@ impl Redis {
                     Err(_) => {}
                 }
                 if let Some(status) = process.ended() {
-                    bail!("redis-server ended: {status}: {}", fs::read_to_string(&log).unwrap_or_default());
+                    let said = said(&log);
+                    if self.wires.is_none() || !said[known.min(said.len())..].contains("Address already in use") {
+                        bail!("redis-server ended: {status}: {said}");
+                    }
+                    // Another process took the port of the bus first.
+                    known = said.len();
+                    process = self.start_process(&log)?;
                 }
                 sleep(Duration::from_millis(5)).await;
             }
@@ -79,6 +114,15 @@ impl Redis {
         timeout(START_MAX, answering).await.context("redis-server does not answer")??;
         *slot = Some(process);
         Ok(())
+    }
+
+    fn start_process(&self, log: &Path) -> Result<Process> {
+        let spec = self.spec.clone();
+        let spec = match &self.wires {
+            Some(wires) => spec.args(["--cluster-port".to_owned(), wires.next_bus()?.to_string()]),
+            None => spec,
+        };
+        spec.start(log).context("is redis-server installed?")
     }
 
     /// Sends SIGKILL. Its files stay.

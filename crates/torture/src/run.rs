@@ -41,8 +41,9 @@ pub(crate) async fn history(config: &Config) -> Result<RecordedRun> {
         // Never ends.
         () = sampling::run(&deployment, send), if deployment.quorum.is_some() => unreachable!("it reads on"),
         done = async {
-            let (faults, missed) = torture(&deployment, &clients, &planned, config.duration).await?;
+            let (mut faults, missed) = torture(&deployment, &clients, &planned, config.duration).await?;
             deployment.heal().await.context("healing")?;
+            faults.extend(deployment.unasked_failover().await?);
             let end = clock::now();
             clients.finish().await.context("stopping the clients")?;
             anyhow::Ok((end, faults, missed))

@@ -50,7 +50,8 @@ pub(super) async fn kill_connections(redis: &Redis, which: &str) -> Result<Fault
 /// Refuses writes for this time, as if its memory were full.
 pub(super) async fn be_full(redis: &Redis, hold: Duration) -> Result<()> {
     redis.ask(&["CONFIG", "SET", "maxmemory", "1"]).await?;
-    let refused = redis.ask(&["SET", "torture:probe", "1", "PX", "1000"]).await;
+    // A key with the tag of all keys: in a cluster, one primary has it.
+    let refused = redis.ask(&["SET", "{fp}torture", "1", "PX", "1000"]).await;
     sleep(hold).await;
     redis.ask(&["CONFIG", "SET", "maxmemory", "0"]).await?;
     ensure!(refused.is_err_and(|error| format!("{error:#}").contains("OOM")), "a write succeeded at maxmemory");

@@ -15,8 +15,7 @@ pub(super) async fn client(context: &FaultContext<'_>) -> Result<FaultOutcome> {
 }
 
 pub(super) async fn store(context: &FaultContext<'_>) -> Result<FaultOutcome> {
-    let links = &context.deployment.store_links;
-    inject(context, &links[context.fault.target % links.len()]).await
+    inject(context, context.deployment.store_link(context.fault.target)).await
 }
 
 /// Holds the links of a server to all nodes but a minority.
@@ -27,9 +26,7 @@ pub(super) async fn cut_off(context: &FaultContext<'_>) -> Result<FaultOutcome> 
     let of_server = &deployment.store_links[server * nodes..(server + 1) * nodes];
     let cut: Vec<_> = (first..=first + nodes / 2).map(|node| &of_server[node % nodes]).collect();
     let before: Vec<_> = cut.iter().map(|link| link.affected()).collect();
-    for link in &cut {
-        link.set(Mode { outbound: Flow::Hold, inbound: Flow::Hold, ..Mode::default() });
-    }
+    cut.iter().for_each(|link| link.hold());
     sleep(context.fault.hold).await;
     cut.iter().for_each(|link| link.heal());
     Ok(if cut.iter().zip(before).all(|(link, before)| link.affected() > before) {

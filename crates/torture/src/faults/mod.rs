@@ -1,14 +1,24 @@
 //! The faults: their names, their domains, and the guarantees that hold despite them. Each family has its own file.
 //! Every fault verifies that it took effect, or fails.
 
+mod cluster;
 mod data;
 mod link;
 mod node;
 mod operator;
 mod process;
 mod promotion;
+mod slot;
 
-use crate::{clients::Clients, clock, plan::PlannedFault, topology::Deployment};
+use crate::{
+    clients::Clients,
+    clock,
+    plan::PlannedFault,
+    topology::{
+        Deployment,
+        cluster::{ELECTION, until_whole},
+    },
+};
 use anyhow::Result;
 use clap::ValueEnum;
 use fencepost_torture::history::{Fault, Guarantees, Record};
@@ -110,6 +120,14 @@ pub(crate) enum FaultKind {
     OutOfMemory,
     Promotion,
     PromotionLagging,
+    #[value(name = "sigkill-primary")]
+    PrimaryKilled,
+    #[value(name = "sigstop-primary")]
+    PrimaryStopped,
+    #[value(name = "primary-cut-off")]
+    PrimaryCutOff,
+    FailoverByHand,
+    SlotMoved,
     ClockForward,
     ClockBack,
     ForceRelease,
@@ -140,7 +158,8 @@ impl FaultKind {
         use FaultKind::*;
         match self {
             RedisKilled | RedisEmpty | RedisOlder | RedisStopped | ReplicaKilled | FlushAll | ScriptFlush
-            | KillPubsub | KillNormal | OutOfMemory => FaultDomain::Redis,
+            | KillPubsub | KillNormal | OutOfMemory | PrimaryKilled | PrimaryStopped | PrimaryCutOff
+            | FailoverByHand | SlotMoved => FaultDomain::Redis,
             ServerKilled | ServerStopped | ServerStalled | ServerDrained => FaultDomain::Servers,
             ClientKilled | ClientStopped => FaultDomain::Clients,
             ClientLinkHeld | ClientLinkHeldBack | ClientLinkDelayed | ClientLinkReset | ClientLinkHalfOpen
@@ -158,13 +177,19 @@ impl FaultKind {
     /// Whether Redis may have lost data.
     pub(crate) fn loses_data(self) -> bool {
         use FaultKind::*;
-        matches!(self, RedisEmpty | RedisOlder | FlushAll | Promotion | PromotionLagging)
+        matches!(self, RedisEmpty | RedisOlder | FlushAll | Promotion | PromotionLagging) || self.elects()
     }
 
     /// Whether Redis restarts or fails over.
     pub(crate) fn restarts_redis(self) -> bool {
         use FaultKind::*;
-        matches!(self, RedisKilled | RedisEmpty | RedisOlder | Promotion | PromotionLagging)
+        matches!(self, RedisKilled | RedisEmpty | RedisOlder | Promotion | PromotionLagging) || self.elects()
+    }
+
+    /// Whether the members of a cluster elect another primary, which may lack what was not replicated. A failover by
+    /// hand waits for the replica, and so does not lose anything.
+    fn elects(self) -> bool {
+        matches!(self, Self::PrimaryKilled | Self::PrimaryStopped | Self::PrimaryCutOff)
     }
 
     /// Whether it breaks or delays a server's connections to Redis.
@@ -202,6 +227,7 @@ impl FaultKind {
             Self::ServerStalled => STALL,
             // A majority goes on without it.
             Self::NodeStopped => 2 * drawn,
+            _ if self.elects() => ELECTION + drawn,
             _ => drawn,
         }
     }
@@ -243,8 +269,12 @@ pub(crate) enum FaultOutcome {
 pub(crate) async fn inject(context: FaultContext<'_>) -> Result<InjectedFault> {
     use FaultKind::*;
     let kind = context.fault.kind;
-    let begin = clock::now();
     let mut records = Vec::new();
+    let is_of_cluster = context.deployment.cluster.is_some() && kind.domain() == FaultDomain::Redis;
+    if is_of_cluster {
+        records.extend(context.deployment.unasked_failover().await?);
+    }
+    let begin = clock::now();
     let outcome = match kind {
         RedisKilled | RedisEmpty | RedisOlder | RedisStopped | ReplicaKilled => process::redis(&context).await?,
         ServerKilled | ServerStopped | ServerStalled | ServerDrained => process::server(&context).await?,
@@ -261,6 +291,8 @@ pub(crate) async fn inject(context: FaultContext<'_>) -> Result<InjectedFault> {
             data::inject(&context).await?
         }
         Promotion | PromotionLagging => promotion::inject(&context).await?,
+        PrimaryKilled | PrimaryStopped | PrimaryCutOff | FailoverByHand => cluster::fail_over(&context).await?,
+        SlotMoved => slot::move_slot(&context).await?,
         _ => operator::force_release(&context, &mut records).await?,
     };
     // Healed means that the servers work again, which a concurrent fault may delay.
@@ -271,6 +303,9 @@ pub(crate) async fn inject(context: FaultContext<'_>) -> Result<InjectedFault> {
     {
         // The next fault may come to another node, and the promises hold while one at a time has lost its memory.
         records.push(Record::Voting(quorum.until_all_vote(&kind.name()).await?));
+    }
+    if is_of_cluster {
+        until_whole(context.deployment).await?;
     }
     let mut missed = None;
     match outcome {

@@ -2,10 +2,7 @@
 //! its own changes. Without lag little or nothing is lost; with the replication link held, seconds are.
 
 use super::{FaultContext, FaultKind, FaultOutcome, link::LAG};
-use crate::{
-    proxy::{Flow, Mode},
-    topology::follow,
-};
+use crate::topology::follow;
 use anyhow::{Context, Result, ensure};
 use tokio::time::sleep;
 
@@ -16,7 +13,7 @@ pub(super) async fn inject(context: &FaultContext<'_>) -> Result<FaultOutcome> {
     let offset = async || -> Result<i64> { Ok(new.info("replication", "slave_repl_offset").await?.parse()?) };
     let mut lost = 0;
     if context.fault.kind == FaultKind::PromotionLagging {
-        link.set(Mode { outbound: Flow::Hold, inbound: Flow::Hold, ..Mode::default() });
+        link.hold();
         sleep(LAG + context.fault.hold).await;
         let written: i64 = old.info("replication", "master_repl_offset").await?.parse()?;
         lost = written - offset().await?;

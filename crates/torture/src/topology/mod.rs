@@ -1,8 +1,9 @@
 //! The system under test: servers, their stores, and the links between them.
 //!
-//! A topology is a function that builds a [`Deployment`], and the list of faults that apply to it. Sentinel or Cluster
-//! would be another file here.
+//! A topology is a function that builds a [`Deployment`], and the list of faults that apply to it. Sentinel would be
+//! another file here.
 
+pub(crate) mod cluster;
 mod deployment;
 mod memory;
 mod quorum;
@@ -29,6 +30,8 @@ pub(crate) enum Topology {
     RedisReplica,
     /// Servers that keep the locks in a majority of three Redis.
     Quorum,
+    /// Two or three servers on one slot of a Redis Cluster.
+    Cluster,
 }
 
 impl Topology {
@@ -38,6 +41,7 @@ impl Topology {
             Self::Redis => "redis",
             Self::RedisReplica => "redis-replica",
             Self::Quorum => "quorum",
+            Self::Cluster => "cluster",
         }
     }
 
@@ -45,7 +49,7 @@ impl Topology {
     pub(crate) fn servers(self, seed: u64) -> usize {
         match self {
             Self::Memory => 1,
-            Self::Redis | Self::RedisReplica => 2 + usize::from(seed % 2 == 1),
+            Self::Redis | Self::RedisReplica | Self::Cluster => 2 + usize::from(seed % 2 == 1),
             Self::Quorum => quorum::SERVERS,
         }
     }
@@ -57,6 +61,7 @@ impl Topology {
             Self::Redis => redis::kinds(),
             Self::RedisReplica => redis_replica::kinds(),
             Self::Quorum => quorum::kinds(),
+            Self::Cluster => cluster::kinds(),
         }
     }
 
@@ -67,6 +72,7 @@ impl Topology {
             Self::Redis => redis::build(config).await,
             Self::RedisReplica => redis_replica::build(config).await,
             Self::Quorum => quorum::build(config).await,
+            Self::Cluster => cluster::build(config).await,
         }
     }
 }
