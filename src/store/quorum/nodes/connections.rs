@@ -5,7 +5,7 @@ use super::{
     doctor,
     keys::Keys,
     layout,
-    requirements::Demands,
+    requirements::{Demands, of_primary},
     scripts,
 };
 use crate::{
@@ -130,6 +130,7 @@ impl RedisNodes {
     async fn is_fit(&self, it: &RedisNode, connection: &Connection) -> Option<bool> {
         let is_only = self.nodes.len() == 1;
         let findings = doctor::examine_again(connection.probe(), &self.keys, is_only, self.shares).await.ok()?;
+        let findings = of_primary(findings);
         let demands = Demands { allows_eviction: self.allows_eviction };
         let news = it.logged.news(connection.incarnation(), &findings);
         news.for_each(|finding| demands.log(it.node.url(), finding));

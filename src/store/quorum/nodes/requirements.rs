@@ -58,6 +58,16 @@ impl Demands {
     }
 }
 
+/// The findings that count for a server that is connected to this Redis. Where it was demoted, that is the reason for
+/// all others (its keys cannot be written, say), and the server leaves it.
+pub(super) fn of_primary(mut findings: Vec<Finding>) -> Vec<Finding> {
+    let is_demoted = |it: &Finding| it.check == ROLE && it.severity == Severity::Error;
+    if findings.iter().any(is_demoted) {
+        findings.retain(is_demoted);
+    }
+    findings
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,5 +99,13 @@ mod tests {
         let evicts = Finding::error(EVICTION, "found", "at stake", "change");
         assert_eq!(allowing.words(&evicts).map(|(severity, _)| severity), Some(Severity::Warning));
         assert_eq!(allowing.words(&Finding::ok(ROLE, "found")), None);
+    }
+
+    #[test]
+    fn of_a_redis_that_was_demoted_nothing_else_counts() {
+        let error = |check| Finding::error(check, "found", "at stake", "change");
+        let counts = |findings: &[Finding]| of_primary(findings.to_vec()).iter().map(|it| it.check).collect::<Vec<_>>();
+        assert_eq!(counts(&[error("keys"), error(ROLE), error("memory")]), [ROLE]);
+        assert_eq!(counts(&[error("keys"), Finding::ok(ROLE, "a primary")]), ["keys", ROLE]);
     }
 }
