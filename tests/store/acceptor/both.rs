@@ -3,7 +3,7 @@
 use super::{
     answers::{label, wholly},
     kept,
-    op::{Knows, Op, What, ballot, server},
+    op::{Knows, Op, SPOILT, What, ballot, server},
     requests::{classic_key, key, many},
 };
 use crate::redis_server::Redis;
@@ -141,12 +141,19 @@ impl Both {
             }
             Op::Raise(partition, by) => {
                 let key = format!("{{fp}}:q{partition}:s");
-                redis::cmd("INCRBY").arg(key).arg(*by).exec(&mut self.raw).unwrap();
                 let sequencer = &mut self.twin.partitions.entry(*partition).or_default().token;
-                *sequencer = Some(sequencer.unwrap_or_default() + u64::from(*by));
+                let raised = sequencer.unwrap_or_default() + u64::from(*by);
+                *sequencer = Some(raised);
+                redis::cmd("SET").arg(key).arg(raised).exec(&mut self.raw).unwrap();
             }
             Op::DeleteSequencer(partition) => {
                 redis::cmd("DEL").arg(format!("{{fp}}:q{partition}:s")).exec(&mut self.raw).unwrap();
+                self.twin.partitions.entry(*partition).or_default().token = None;
+            }
+            // To the twin it is missing.
+            Op::SpoilSequencer(partition, what) => {
+                let (key, spoilt) = (format!("{{fp}}:q{partition}:s"), SPOILT[*what]);
+                redis::cmd("SET").arg(key).arg(spoilt).exec(&mut self.raw).unwrap();
                 self.twin.partitions.entry(*partition).or_default().token = None;
             }
             Op::Damage(partition, is_text) => self.damage(*partition, *is_text),

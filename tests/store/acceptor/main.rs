@@ -190,9 +190,8 @@ fn a_damaged_partition_does_not_hinder_the_others() {
 
 /// What somebody did to the keys of a partition, in which the node is a member or a stranger, and what cannot be done
 /// there then.
-const DAMAGES: [(bool, &[&str], &str); 7] = [
+const DAMAGES: [(bool, &[&str], &str); 6] = [
     (true, &["SET", "{fp}:q0:h", "cut off"], "promise write read stage admit beat"),
-    (true, &["SET", "{fp}:q0:s", "no number"], "write read"),
     (true, &["APPEND", "{fp}:q0:h", "no time"], "read"),
     (true, &["SET", "{fp}:q0:c", "no hash"], "write read"),
     (

@@ -6,6 +6,9 @@ use proptest::{collection::vec, prelude::*};
 
 /// Partitions of a node.
 pub(crate) const PARTITIONS: u16 = 2;
+/// What is no sequencer: not a number to Redis, or one that no token follows.
+pub(crate) const SPOILT: [&str; 9] =
+    ["", "abc", "-3", " 7", "007", "1.5", "0x10", "9007199254740992", "99999999999999999999"];
 /// Classic keys of each partition.
 pub(crate) const CLASSIC_KEYS: u8 = 3;
 /// In their order as numbers. As strings, or as numbers with signs, some would be in another one.
@@ -82,6 +85,8 @@ pub(crate) enum Op {
     Raise(u16, u32),
     /// Somebody deletes the sequencer.
     DeleteSequencer(u16),
+    /// It is something else than a number that a token can follow: by its place in [`SPOILT`].
+    SpoilSequencer(u16, usize),
     /// Somebody damages the header of a partition, by a text or by another type. If it is damaged, it is removed.
     Damage(u16, bool),
     /// Redis forgets the scripts.
@@ -153,6 +158,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         20 => (0..8_usize).prop_map(Op::Again),
         2 => (partition(), 1..50_u32).prop_map(|(partition, by)| Op::Raise(partition, by)),
         3 => partition().prop_map(Op::DeleteSequencer),
+        2 => (partition(), 0..SPOILT.len()).prop_map(|(partition, what)| Op::SpoilSequencer(partition, what)),
         1 => (partition(), any::<bool>()).prop_map(|(partition, is_text)| Op::Damage(partition, is_text)),
         2 => Just(Op::ForgetScripts),
         2 => Just(Op::Flush),

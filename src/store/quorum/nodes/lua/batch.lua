@@ -7,7 +7,7 @@ local headers, sequencers, written, places = {}, {}, {}, {}
 local function write(key, from, to, token, gone, put, past)
   local h, s, v, c = KEYS[key], KEYS[key + 1], KEYS[key + 2], KEYS[key + 3]
   local header, sequencer = headers[h], sequencers[h]
-  if not (header and sequencer and #header > 138 and header:sub(1, 80) == present) then
+  if not (header and is_drawn(sequencer) and #header > 138 and header:sub(1, 80) == present) then
     local votes
     votes, header, sequencer = kept(h, s)
     if not votes then return { 'stranger', next_stamp(v) } end
