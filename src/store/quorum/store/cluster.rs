@@ -252,7 +252,10 @@ impl<C: Connect> ClusterStore<C> {
         let clocks = WallClocks::of(self.clock.now(), [shown]);
         let apart = clocks.apart();
         if EMPTY_TIME.max(apart) <= empty_for {
-            return create_of_one(nodes, only, clocks.tokens_above(empty_for)).await;
+            create_of_one(nodes, only, clocks.tokens_above(empty_for)).await?;
+            let advice = "if this Redis has a store with locks, servers use it with the --store-prefix of that store";
+            tracing::info!(target: TARGET, redis = %only, advice, "created a store without locks");
+            return Ok(());
         }
         *self.why.lock() = if apart <= EMPTY_TIME {
             format!("{only} is empty: if it stays empty, the server creates its first store in a moment")
