@@ -87,6 +87,8 @@ type attempts struct {
 	open bool
 	// why is why the last transmission was not answered; nil if the server has said that the request waits.
 	why *failure
+	// answer is the last failure that a server answered.
+	answer *failure
 }
 
 func newAttempts(ctx context.Context, c *Client, request *pb.AcquireRequest, o acquireOptions) *attempts {
@@ -182,7 +184,7 @@ func nextAttempt(request *pb.AcquireRequest) *pb.AcquireRequest {
 // restart goes on with a request with a new id.
 func (a *attempts) restart() {
 	a.request.RequestId, a.request.Attempt = uuid.NewString(), 0
-	a.open, a.why = false, nil
+	a.open, a.why, a.answer = false, nil, nil
 	a.contact(clock.Now())
 }
 
@@ -217,6 +219,9 @@ func (a *attempts) failed(op *operation, failed *failure) error {
 		// This attempt was dropped: nobody else knows the id.
 	case failed.isTransient():
 		a.open = a.open || failed.mayHaveEffect()
+		if failed.isAnswer() {
+			a.answer = failed
+		}
 	case failed.reason == "SESSION_FULL":
 	case a.shorten(op, failed):
 		return nil
@@ -249,6 +254,7 @@ func (a *attempts) shorten(op *operation, failed *failure) bool {
 // end is the error of an acquire that is not repeated any more.
 func (a *attempts) end(failed *failure) error {
 	name := a.request.GetLockName()
+	failed = failed.after(a.answer)
 	if !a.open {
 		return failed.public(name)
 	}
@@ -273,7 +279,11 @@ func (a *attempts) stopped(err error) error {
 	if errors.Is(err, ErrClosed) && a.ctx.Err() == nil {
 		return ErrClosed
 	}
-	return abandoned(a.request.GetLockName(), a.ctx, a.why)
+	why := a.why
+	if why != nil {
+		why = why.after(a.answer)
+	}
+	return abandoned(a.request.GetLockName(), a.ctx, why)
 }
 
 // answered ends an acquire with the answer of the server, or asks for a request with a new id.

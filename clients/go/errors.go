@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/code"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -146,7 +147,8 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 type OutcomeUnknownError struct {
 	// Name is the name of the lock.
 	Name string
-	// Cause is the error of the last transmission.
+	// Cause is the error of the last transmission. If that got no answer, and an earlier one did, Cause tells that
+	// answer, and wraps an [*AnswerError].
 	Cause error
 }
 
@@ -175,9 +177,14 @@ type UnavailableError struct {
 	Message string
 	// RetryAfter is how long the server asks to wait before the call is repeated; 0 if it did not say.
 	RetryAfter time.Duration
+
+	answer error
 }
 
 func (e *UnavailableError) Error() string { return "fencepost: " + e.Message }
+
+// Unwrap returns an [*AnswerError] if the last try got no answer, and an earlier one did. The message tells it as well.
+func (e *UnavailableError) Unwrap() error { return e.answer }
 
 // Is reports whether target is [ErrUnavailable].
 func (e *UnavailableError) Is(target error) bool { return target == ErrUnavailable }
@@ -185,6 +192,23 @@ func (e *UnavailableError) Is(target error) bool { return target == ErrUnavailab
 // GRPCStatus returns the code UNAVAILABLE and the message.
 func (e *UnavailableError) GRPCStatus() *status.Status {
 	return status.New(codes.Unavailable, e.Message)
+}
+
+// An AnswerError is what a server answered to an earlier try of a call whose last try got no answer. The error of the
+// call tells it and wraps it. It is why the call was repeated, and not its outcome, so it matches neither
+// [ErrUnavailable] nor [ErrRefused].
+type AnswerError struct {
+	// Code is the gRPC code.
+	Code codes.Code
+	// Reason is the reason in the server's google.rpc.ErrorInfo, such as STORE_UNAVAILABLE.
+	Reason string
+	// Message is the server's message.
+	Message string
+}
+
+func (e *AnswerError) Error() string {
+	said := fmt.Sprintf("%s (%s): %s", code.Code(e.Code), e.Reason, e.Message)
+	return strings.Replace(facts.LastAnswer, "{}", said, 1)
 }
 
 // A FieldViolation names a field of a request and the rule that it breaks.

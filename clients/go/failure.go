@@ -1,6 +1,7 @@
 package fencepost
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -27,12 +28,55 @@ type failure struct {
 	unsent bool
 	// hopeless is whether no server can be reached before somebody changes an address, a certificate or a server.
 	hopeless bool
+	// earlier is what a server answered to an earlier transmission, if this one got no answer.
+	earlier *failure
 }
 
 // nothingDone are the reasons of transient errors with which a server says that it did nothing.
 var nothingDone = []string{"STORE_UNAVAILABLE", "STORE_OVERLOADED", "TOO_LATE", "REQUEST_TOO_SLOW", "DRAINING"}
 
 func (f *failure) Error() string {
+	if f.earlier != nil {
+		return f.text() + "; " + f.earlier.answer().Error()
+	}
+	return f.text()
+}
+
+// Unwrap returns what a server answered to an earlier transmission, which is not the outcome.
+func (f *failure) Unwrap() error {
+	if f.earlier == nil {
+		return nil
+	}
+	return f.earlier.answer()
+}
+
+// answer is this as a part of the error of a call of which a later transmission got no answer.
+func (f *failure) answer() *AnswerError {
+	return &AnswerError{Code: f.code, Reason: f.reason, Message: f.message}
+}
+
+// after is the same failure, of a call of which an earlier transmission was answered so, if that is known.
+func (f *failure) after(answer *failure) *failure {
+	if answer == nil || f.reason != "" {
+		return f
+	}
+	told := *f
+	told.earlier = answer
+	return &told
+}
+
+// isAnswer reports whether a server answered that a repetition may succeed. A broken connection has no reason.
+func (f *failure) isAnswer() bool { return f.reason != "" && f.isTransient() }
+
+// withAnswer is an error that is not a failure, with what a server answered before it, if that is known.
+func withAnswer(err error, answer *failure) error {
+	if answer == nil {
+		return err
+	}
+	return fmt.Errorf("%w; %w", err, answer.answer())
+}
+
+func (f *failure) text() string {
 	switch {
 	case f.message == "":
 		return f.code.String()
@@ -116,7 +160,9 @@ func (f *failure) violates(field string) bool {
 // public is the error of a call that had no effect.
 func (f *failure) public(name string) error {
 	if f.isTransient() || f.code == codes.Unavailable {
-		return &UnavailableError{Name: name, Reason: f.reason, Message: f.Error(), RetryAfter: f.retryAfter}
+		return &UnavailableError{
+			Name: name, Reason: f.reason, Message: f.Error(), RetryAfter: f.retryAfter, answer: f.Unwrap(),
+		}
 	}
 	message := f.message
 	if message == "" {

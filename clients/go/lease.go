@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "github.com/fencepost/fencepost-go/fencepost/v1"
@@ -33,6 +34,8 @@ type lease struct {
 	releaseOnce sync.Once
 	released    chan struct{}
 	releaseErr  error
+	// answer is the last failure that a server answered to the release.
+	answer atomic.Pointer[failure]
 
 	// attachments are guarded by the mutex of the client.
 	attachments attachments

@@ -86,6 +86,7 @@ func call[T any](
 	}
 	defer c.finish()
 	var pauses retryPauses
+	var answered *failure
 	b := bound{ctx: ctx, stop: c.closing.Done(), until: clock.Now().Add(retryFor)}
 	for {
 		answer, failed := callOnce(ctx, c, send)
@@ -93,19 +94,22 @@ func call[T any](
 			return answer, nil
 		}
 		if ctx.Err() != nil {
-			return none, doneError(name, ctx, failed)
+			return none, doneError(name, ctx, failed, answered)
+		}
+		if failed.isAnswer() {
+			answered = failed
 		}
 		if c.closing.Err() != nil {
 			return none, ErrClosed
 		}
 		pause := pauses.next(failed.retryAfter)
 		if !failed.isTransient() || b.until.Sub(clock.Now()) <= pause {
-			return none, failed.public(name)
+			return none, failed.after(answered).public(name)
 		}
 		if err := b.pause(pause); errors.Is(err, ErrClosed) {
 			return none, ErrClosed
 		} else if err != nil {
-			return none, doneError(name, ctx, failed)
+			return none, doneError(name, ctx, failed, answered)
 		}
 	}
 }
@@ -152,12 +156,12 @@ func (c *Client) callFailed(ctx context.Context, connection *sharedConn, err err
 	return failed
 }
 
-// doneError is the error of a call whose context is done.
-func doneError(name string, ctx context.Context, failed *failure) error {
+// doneError is the error of a call whose context is done. A server may have answered an earlier transmission.
+func doneError(name string, ctx context.Context, failed, answered *failure) error {
 	if failed.code == codes.Canceled || failed.code == codes.DeadlineExceeded {
-		return fmt.Errorf("fencepost: %s%w", subject(name), ctx.Err())
+		return withAnswer(fmt.Errorf("fencepost: %s%w", subject(name), ctx.Err()), answered)
 	}
-	return fmt.Errorf("fencepost: %s%w: %w", subject(name), ctx.Err(), failed)
+	return fmt.Errorf("fencepost: %s%w: %w", subject(name), ctx.Err(), failed.after(answered))
 }
 
 func subject(name string) string {

@@ -69,12 +69,15 @@ func (c *Client) finishRelease(held *lease, op *operation) error {
 			return &OutcomeUnknownError{Name: held.name, Cause: err}
 		case failed == nil:
 			return releaseResult(held, op.answer.GetRelease())
+		case failed.isAnswer():
+			held.answer.Store(failed)
 		case !failed.isTransient() && failed.reason != "SESSION_FULL":
 			c.stopRenewals(held)
 			c.events.gaveUp(held.name, failed)
 			return failed.public(held.name)
 		}
 		pause := pauses.next(failed.retryAfter)
+		failed = failed.after(held.answer.Load())
 		if b.until.Sub(clock.Now()) <= pause {
 			c.stopRenewals(held)
 			c.events.gaveUp(held.name, failed)
@@ -117,9 +120,10 @@ func waitForRelease(ctx context.Context, held *lease) error {
 	case <-held.released:
 		return held.releaseErr
 	case <-timer.C:
-		return &OutcomeUnknownError{Name: held.name, Cause: errors.New("no answer in time")}
+		late := errors.New("no answer in time")
+		return &OutcomeUnknownError{Name: held.name, Cause: withAnswer(late, held.answer.Load())}
 	case <-ctx.Done():
-		return &OutcomeUnknownError{Name: held.name, Cause: context.Cause(ctx)}
+		return &OutcomeUnknownError{Name: held.name, Cause: withAnswer(context.Cause(ctx), held.answer.Load())}
 	}
 }
 

@@ -137,6 +137,7 @@ func (w *Watcher) open() error {
 	}
 	defer w.client.finish()
 	var pauses retryPauses
+	var answered *failure
 	b := bound{ctx: w.ctx, stop: w.client.closing.Done(), until: clock.Now().Add(retryFor)}
 	for {
 		failed := w.start()
@@ -144,19 +145,22 @@ func (w *Watcher) open() error {
 			return nil
 		}
 		if w.ctx.Err() != nil {
-			return doneError("", w.ctx, failed)
+			return doneError("", w.ctx, failed, answered)
+		}
+		if failed.isAnswer() {
+			answered = failed
 		}
 		if w.client.closing.Err() != nil {
 			return ErrClosed
 		}
 		pause := pauses.next(failed.retryAfter)
 		if !failed.isTransient() || b.until.Sub(clock.Now()) <= pause {
-			return failed.public("")
+			return failed.after(answered).public("")
 		}
 		if err := b.pause(pause); errors.Is(err, ErrClosed) {
 			return ErrClosed
 		} else if err != nil {
-			return doneError("", w.ctx, failed)
+			return doneError("", w.ctx, failed, answered)
 		}
 	}
 }

@@ -82,8 +82,16 @@ pub(super) fn failed(error: &CallError, kind: CallKind, args: &ServerArgs) -> Fa
         reason: error.reason().unwrap_or_default(),
         violations: error.field_violations(),
         retry_delay: error.retry_delay(),
+        last_answer: error.last_answer().map(last_answer).unwrap_or_default(),
     };
     call.explain(kind, &args.addresses().join(", "))
+}
+
+/// What a server answered to an earlier try, after what is wrong with the last one.
+fn last_answer(answer: &CallError) -> String {
+    let reason = answer.reason().unwrap_or_default();
+    let said = format!("{} ({reason}): {}", answer.code(), answer.cause());
+    format!("; {}", facts::LAST_ANSWER.replace("{}", &said))
 }
 
 /// The details of a failed call.
@@ -99,10 +107,13 @@ struct FailedCall {
     reason: String,
     violations: Vec<FieldViolation>,
     retry_delay: Option<Duration>,
+    /// What a server answered to an earlier try, if the last one got no answer; otherwise empty.
+    last_answer: String,
 }
 
 impl FailedCall {
     fn explain(&self, kind: CallKind, servers: &str) -> Failure {
+        let answer = &self.last_answer;
         if let Some(message) = self.explanation.as_ref().filter(|_| self.code != Code::Unimplemented) {
             let unknown = match &self.tls {
                 _ if !self.unanswered || kind == CallKind::Read => "",
@@ -113,7 +124,7 @@ impl FailedCall {
                 ": is this the address of a Fencepost server? Name a server with --server or FENCEPOST_SERVER",
                 tls_advice,
             );
-            return Failure::new(UNAVAILABLE, format!("{message}{advice}{unknown}"));
+            return Failure::new(UNAVAILABLE, format!("{message}{answer}{advice}{unknown}"));
         }
         // What it means for a caller who waited that the call had no effect.
         let nothing = if kind == CallKind::Acquire { "nothing was granted" } else { "nothing was done" };
@@ -123,7 +134,7 @@ impl FailedCall {
             let without = if kind == CallKind::Read { String::new() } else { format!(", so {nothing}") };
             return Failure::new(
                 UNAVAILABLE,
-                format!("cannot reach the server at {servers} ({}){without}: {advice}", self.cause),
+                format!("cannot reach the server at {servers} ({}{answer}){without}: {advice}", self.cause),
             );
         }
         let message = if self.message.is_empty() { self.cause.as_str() } else { self.message.as_str() };
@@ -131,12 +142,12 @@ impl FailedCall {
             _ if self.unanswered && kind != CallKind::Read => Failure::new(
                 UNAVAILABLE,
                 format!(
-                    "outcome unknown: {servers} did not answer ({message}), so the call may or may not have taken \
+                    "outcome unknown: {servers} did not answer ({message}{answer}), so the call may or may not have taken \
                      effect: check with 'fencepost get'"
                 ),
             ),
             _ if self.unanswered => {
-                Failure::new(UNAVAILABLE, format!("no answer from {servers} ({message}): try again"))
+                Failure::new(UNAVAILABLE, format!("no answer from {servers} ({message}{answer}): try again"))
             }
             (Code::InvalidArgument, _) => Failure::new(USAGE, invalid(message, &self.violations)),
             (Code::ResourceExhausted, _) => Failure::new(NOT_ACQUIRED, exhausted(message, self.retry_delay)),
@@ -217,6 +228,7 @@ mod tests {
             reason: String::new(),
             violations: Vec::new(),
             retry_delay: None,
+            last_answer: String::new(),
         }
     }
 

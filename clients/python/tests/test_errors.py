@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.engine import World, end
+from support.engine import LOST, World, end
 from support.processes import Redis, Server
 
 import fencepost
 from fencepost import Client, Contended, Holder, LockLost, LossReason, TimedOut, _facts, aio
-from fencepost._core.failure import Failure
+from fencepost._core.failure import Failure, unsent
+from fencepost._core.retries import Retries, Servers
 
 HELD = (Holder("worker-1", 7, "grant", None, None, None),)
 TWO = (*HELD, Holder("worker-2", 8, "grant", None, None, None))
@@ -88,6 +89,64 @@ def test_a_server_that_did_nothing_leaves_nothing_unknown() -> None:
     assert isinstance(error, fencepost.Unavailable)
     assert error.reason == "STORE_UNAVAILABLE"
     assert not world.engine.flows, "there is nothing to withdraw"
+
+
+TOLD = "; the last answer was UNAVAILABLE (STORE_UNAVAILABLE): no"
+
+
+def assert_told(error: BaseException | None, kind: type[Exception]) -> None:
+    """The error of the last try has the answer to an earlier one as its cause."""
+    assert error is not None
+    assert type(error) is kind
+    assert str(error).endswith(TOLD)
+    answer = error.__cause__
+    assert isinstance(answer, fencepost.Unavailable)
+    assert (answer.reason, str(answer)) == ("STORE_UNAVAILABLE", "no")
+
+
+def test_an_acquire_without_an_answer_tells_the_answer_to_an_earlier_try() -> None:
+    world = World(retry_for=1)
+    acquire = world.acquire()
+    world.connect()
+    world.fail(world.send_one(), 14, "STORE_UNAVAILABLE")
+    world.pass_time(0.2)
+    world.send_one()
+    world.pass_time(10)
+    error = end(acquire)
+    assert isinstance(error, fencepost.OutcomeUnknown)
+    assert str(error) == f"outcome unknown: the server did not answer in time{TOLD}"
+    assert_told(error.cause, fencepost.Refused)
+
+
+def test_a_release_without_an_answer_tells_the_answer_to_an_earlier_try() -> None:
+    world = World(retry_for=1)
+    release = world.engine.start_release(world.held(ttl=60), world.now, lambda: None)
+    world.fail(world.send_one(), 14, "STORE_UNAVAILABLE")
+    world.pass_time(0.2)
+    assert any(it.HasField("release") for it in world.sent())
+    world.pass_time(0.2)
+    world.engine.ended(world.session, LOST, world.now)
+    world.pass_time(1)
+    assert isinstance(release.error, fencepost.OutcomeUnknown)
+    assert_told(release.error.cause, fencepost.Refused)
+
+
+def test_a_call_without_an_answer_tells_the_answer_to_an_earlier_try() -> None:
+    retries = Retries(Servers(["a:1"]), 0, 1)
+    answer = Failure("UNAVAILABLE", "no", "STORE_UNAVAILABLE")
+    retries.failed(0, answer, 0)
+    with pytest.raises(fencepost.Unavailable) as failed:
+        retries.failed(0, unsent("a:1: no answer in time"), 1)
+    assert failed.value.reason == "", "it is not the outcome"
+    assert str(failed.value) == f"no server could be reached: a:1: no answer in time{TOLD}"
+    assert_told(failed.value, fencepost.Unavailable)
+
+
+def test_an_answer_of_another_server_is_told_once() -> None:
+    retries = Retries(Servers(["a:1", "b:1"]), 0, 1)
+    retries.failed(0, Failure("UNAVAILABLE", "Redis is away", "STORE_UNAVAILABLE"), 0)
+    with pytest.raises(fencepost.Unavailable, match=r"^no server could be reached: Redis is away; b:1: gone$"):
+        retries.failed(1, unsent("b:1: gone"), 1)
 
 
 async def test_a_store_that_is_away(tmp_path: Path, redis: Redis, name: str) -> None:

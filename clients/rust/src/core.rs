@@ -81,7 +81,8 @@ impl Core {
 
     /// The retry state of a call that is retried until `until`.
     pub(crate) fn retries(&self, until: Moment) -> Retries<'_> {
-        Retries { core: self, until, backoff: Backoff::default(), maybe_sent: false, tried: BTreeMap::new() }
+        let (backoff, tried) = (Backoff::default(), BTreeMap::new());
+        Retries { core: self, until, backoff, maybe_sent: false, tried, answer: None }
     }
 
     /// Retries a call, each time on a server that is not known to fail. Dropped, the last transmission may still be
@@ -156,6 +157,8 @@ pub(crate) struct Retries<'a> {
     maybe_sent: bool,
     /// The last error of each server that was tried, in order of the servers.
     tried: BTreeMap<usize, CallError>,
+    /// The last error with which a server answered, although a retry may succeed.
+    answer: Option<CallError>,
 }
 
 impl Retries<'_> {
@@ -167,6 +170,9 @@ impl Retries<'_> {
             self.maybe_sent |= error.is_outcome_unknown();
             self.core.servers.failed(server, &error.diagnosis());
             self.tried.insert(server, error.clone());
+            if error.is_answer() {
+                self.answer = Some(error.clone());
+            }
         } else if !error.is_session_full() {
             return Err(error);
         }
@@ -186,7 +192,8 @@ impl Retries<'_> {
         let tried = std::mem::take(&mut self.tried);
         let diagnoses = tried.values().map(CallError::diagnosis).collect();
         let transient = tried.into_values().find(|error| !last.is_transient() && error.is_transient());
-        transient.unwrap_or(last).after_sending(self.maybe_sent).after_trying(diagnoses)
+        let error = transient.unwrap_or(last).after_sending(self.maybe_sent).after_trying(diagnoses);
+        error.after_answer(self.answer.take())
     }
 }
 

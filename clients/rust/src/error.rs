@@ -25,6 +25,8 @@ pub struct CallError {
     explanation: Option<Box<Explanation>>,
     /// What is wrong with each server that was tried, if there were several.
     tried: Vec<String>,
+    /// What a server answered to an earlier transmission, if the last one got no answer.
+    earlier: Option<Box<CallError>>,
 }
 
 #[derive(Clone, Debug)]
@@ -65,7 +67,8 @@ impl CallError {
 
     /// An operation that failed before a connection took it.
     pub(crate) fn unsent(status: Status) -> Self {
-        Self { status: Box::new(status), maybe_sent: false, server: None, explanation: None, tried: Vec::new() }
+        let (server, explanation, tried, earlier) = (None, None, Vec::new(), None);
+        Self { status: Box::new(status), maybe_sent: false, server, explanation, tried, earlier }
     }
 
     /// The error of one operation of a session.
@@ -109,6 +112,29 @@ impl CallError {
     pub(crate) fn after_trying(mut self, diagnoses: Vec<String>) -> Self {
         self.tried = diagnoses;
         self
+    }
+
+    /// Adds what a server answered to an earlier transmission, unless this error is itself an answer.
+    pub(crate) fn after_answer(mut self, earlier: Option<CallError>) -> Self {
+        self.earlier = earlier.filter(|_| !self.is_answer()).map(Box::new);
+        self
+    }
+
+    /// What a server answered to an earlier transmission, if the last one got no answer: why the call was repeated, and
+    /// not its outcome. The text of this error tells it.
+    pub fn last_answer(&self) -> Option<&Self> {
+        self.earlier.as_deref()
+    }
+
+    /// Whether a server answered. Proxies and broken connections give no reason.
+    pub(crate) fn is_answer(&self) -> bool {
+        self.reason().is_some()
+    }
+
+    /// What a server answered, as a part of the text of another error.
+    fn as_last_answer(&self) -> String {
+        let reason = self.reason().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        facts::LAST_ANSWER.replace("{}", &format!("{}{reason}: {}", self.code(), self.cause()))
     }
 
     /// The reason why the port is known not to speak gRPC: a web server or a Redis answered, or nothing did, as if a
@@ -161,6 +187,22 @@ impl CallError {
     /// [`tls_failure`](Self::tls_failure), or that the server does not implement the call.
     pub fn explanation(&self) -> Option<&str> {
         self.explanation.as_deref().map(|it| it.text.as_str())
+    }
+
+    /// What the last transmission came to.
+    fn outcome(&self) -> String {
+        let diagnosis = self.diagnosis();
+        if self.is_outcome_unknown() {
+            return format!("outcome unknown: {diagnosis}");
+        }
+        if self.is_unreachable() {
+            let tried = if self.tried.is_empty() { diagnosis } else { self.tried.join("; ") };
+            return format!("no server could be reached: {tried}");
+        }
+        match self.reason() {
+            Some(reason) if self.explanation.is_none() && !self.did_nothing() => format!("{diagnosis} ({reason})"),
+            _ => diagnosis,
+        }
     }
 
     /// What is wrong with the server, with its address if it cannot be called.
@@ -247,18 +289,13 @@ impl CallError {
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_outcome_unknown() {
-            return write!(f, "outcome unknown: {}", self.diagnosis());
+        let mut text = self.outcome();
+        // The text may have it already, as the error of one of several servers.
+        let tells = |answer: &Self| self.is_unreachable() && self.tried.contains(&answer.diagnosis());
+        if let Some(answer) = self.last_answer().filter(|answer| !tells(answer)) {
+            text = format!("{text}; {}", answer.as_last_answer());
         }
-        if self.is_unreachable() {
-            let tried = if self.tried.is_empty() { self.diagnosis() } else { self.tried.join("; ") };
-            return write!(f, "no server could be reached: {tried}");
-        }
-        f.write_str(&self.diagnosis())?;
-        match self.reason() {
-            Some(reason) if self.explanation.is_none() && !self.did_nothing() => write!(f, " ({reason})"),
-            _ => Ok(()),
-        }
+        f.write_str(&text)
     }
 }
 
@@ -266,7 +303,8 @@ impl fmt::Debug for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("CallError");
         debug.field("code", &self.code()).field("message", &self.message()).field("reason", &self.reason());
-        debug.field("maybe_sent", &self.maybe_sent).field("explanation", &self.explanation).finish_non_exhaustive()
+        debug.field("maybe_sent", &self.maybe_sent).field("explanation", &self.explanation);
+        debug.field("last_answer", &self.earlier).finish_non_exhaustive()
     }
 }
 

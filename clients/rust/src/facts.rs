@@ -108,6 +108,9 @@ pub const TLS_WRONG_NAME: &str = "the server's certificate is not valid for this
 pub const TLS_CLIENT_CERTIFICATE_MISSING: &str = "the server asks for a client certificate, and none was given";
 /// Permanent. Follows the server's address and a colon. The TLS alert may follow.
 pub const TLS_CLIENT_CERTIFICATE_REFUSED: &str = "the server refused the client certificate";
+/// Follows the error of a call whose last try got no answer, and a semicolon; {} is what a server
+/// answered to an earlier try: code, reason in brackets, colon, message.
+pub const LAST_ANSWER: &str = "the last answer was {}";
 /// Why a lock is lost: no renewal got through in time, or the process was paused.
 pub const LOST_SILENCE: &str = "its validity ended before a renewal arrived";
 /// Why a lock is lost: the server reports that the TTL passed without a renewal.

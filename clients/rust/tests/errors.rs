@@ -5,7 +5,7 @@ mod fake;
 
 use fake::{Do, Fake, acquired, builder, client, refused, released};
 use fencepost_client::raw::v1::{self, acquire_response::Outcome};
-use fencepost_client::{AcquireError, Client, LossCause, RunError, Tls};
+use fencepost_client::{AcquireError, Client, LossCause, ReleaseError, RunError, Tls};
 use std::error::Error;
 use std::time::Duration;
 use tonic::{Code, Status};
@@ -98,6 +98,61 @@ async fn a_release_says_what_happened_and_until_when_the_lock_is_held() {
         fake.on_release(move |_| Do::Fail(status.clone()));
         assert_eq!(text(&lock.release().await.unwrap_err()), message);
         fake.on_release(|_| Do::Answer(released(v1::LeaseEnd::Released)));
+    }
+}
+
+/// Answers the first call so, and no later one.
+fn once<Res>(status: Status) -> impl FnMut() -> Do<Res> {
+    let mut first = Some(status);
+    move || first.take().map_or(Do::Hang, Do::Fail)
+}
+
+#[tokio::test]
+async fn a_call_whose_last_try_got_no_answer_tells_the_answer_before() {
+    let fakes = [Fake::start().await, Fake::start().await, Fake::start().await];
+    let clients = fakes.each_ref().map(|fake| builder(&[fake]).retry_for(Duration::from_secs(2)).build().unwrap());
+    let away = || with_reason(Code::Unavailable, "Redis is away", "STORE_UNAVAILABLE");
+    let held = clients[2].acquire("x").await.unwrap();
+    for fake in &fakes[..2] {
+        let mut next = once(away());
+        fake.on_acquire(move |_| next());
+    }
+    let mut next = once(away());
+    fakes[2].on_release(move |_| next());
+    let request = v1::AcquireRequest { lock_name: "x".to_owned(), ..Default::default() };
+    let calls = clients[1].calls();
+    let (acquire, call, release) =
+        tokio::join!(clients[0].acquire("x").into_future(), calls.acquire(request), held.release());
+    let (acquire, call, release) = (acquire.unwrap_err(), call.unwrap_err(), release.unwrap_err());
+    let AcquireError::OutcomeUnknown { source } = &acquire else { panic!("{acquire:?}") };
+    let ReleaseError::OutcomeUnknown { cause: Some(cause) } = &release else { panic!("{release:?}") };
+    for (error, text, fake) in
+        [(source, text(&acquire), &fakes[0]), (&call, text(&call), &fakes[1]), (cause, text(&release), &fakes[2])]
+    {
+        let server = fake.url.trim_start_matches("http://");
+        let told = format!(
+            "outcome unknown: {server}: no answer in time; the last answer was UNAVAILABLE (STORE_UNAVAILABLE): Redis is \
+             away"
+        );
+        assert!(text.starts_with(&told), "{text}");
+        assert_eq!((error.code(), error.reason()), (fencepost_client::Code::DeadlineExceeded, None), "the last try");
+        let answer = error.last_answer().unwrap();
+        assert_eq!((answer.code(), answer.did_nothing()), (fencepost_client::Code::Unavailable, true));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_another_server_is_told_once() {
+    let fake = Fake::start().await;
+    fake.on_acquire(|_| Do::Fail(with_reason(Code::Unavailable, "Redis is away", "STORE_UNAVAILABLE")));
+    // Nothing listens on port 1.
+    let client = |[first, second]: [&str; 2]| {
+        Client::builder().server(first).server(second).retry_for(Duration::from_secs(2)).build().unwrap()
+    };
+    let (one, other) = (client([&fake.url, "127.0.0.1:1"]), client(["127.0.0.1:1", &fake.url]));
+    let (one, other) = tokio::join!(one.acquire("x").into_future(), other.acquire("x").into_future());
+    for error in [one.unwrap_err(), other.unwrap_err()] {
+        assert_eq!(text(&error).matches("Redis is away").count(), 1, "{error}");
     }
 }
 

@@ -108,7 +108,8 @@ const EXPLANATION: Readonly<Record<Exclude<LossReason, "closed">, string>> = {
 /**
  * The servers may or may not have done what was asked: no answer arrived in time. After an acquire, a lease that was
  * granted is released in the background; after a release, the release is repeated until the lease would have ended.
- * `cause` is the error of the last try.
+ * `cause` is the error of the last try. If that got no answer and an earlier one did, the message tells that answer, and
+ * `cause` is its error.
  */
 export class OutcomeUnknown extends FencepostError {
   override readonly name = "OutcomeUnknown";

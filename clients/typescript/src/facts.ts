@@ -100,6 +100,9 @@ export const TLS_WRONG_NAME = "the server's certificate is not valid for this na
 export const TLS_CLIENT_CERTIFICATE_MISSING = "the server asks for a client certificate, and none was given";
 // Permanent. Follows the server's address and a colon. The TLS alert may follow.
 export const TLS_CLIENT_CERTIFICATE_REFUSED = "the server refused the client certificate";
+// Follows the error of a call whose last try got no answer, and a semicolon; {} is what a server
+// answered to an earlier try: code, reason in brackets, colon, message.
+export const LAST_ANSWER = "the last answer was {}";
 // Why a lock is lost: no renewal got through in time, or the process was paused.
 export const LOST_SILENCE = "its validity ended before a renewal arrived";
 // Why a lock is lost: the server reports that the TTL passed without a renewal.

@@ -2,7 +2,7 @@
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { type FencepostError, type FieldViolation, OutcomeUnknown, Refused, Unavailable } from "./errors.js";
-import { ERROR_DOMAIN, NOT_FENCEPOST } from "./facts.js";
+import { ERROR_DOMAIN, LAST_ANSWER, NOT_FENCEPOST } from "./facts.js";
 import type { OperationError } from "./gen/fencepost/v1/lock_pb.js";
 import {
   type BadRequest,
@@ -129,8 +129,18 @@ export class Failure {
     return sent && !this.isOutcomeUnknown ? this.with({ sent, isRepeat: true }) : this;
   }
 
-  private with(changed: { message?: string; sent?: boolean; isRepeat?: boolean }): Failure {
-    const { code, message, sent, reason, violations, retryDelay, isLasting, diagnosis, cause } = this;
+  /** The same failure, unless it is itself an answer, with what a server answered to an earlier transmission. */
+  afterAnswer(answer: Failure | undefined): Failure {
+    if (answer?.reason === undefined || this.reason !== undefined) return this;
+    const said = `${codeName(answer.code)} (${answer.reason}): ${answer.message}`;
+    // A function: the message is no pattern.
+    const message = `${this.message}; ${LAST_ANSWER.replace("{}", () => said)}`;
+    return this.with({ message, cause: answer.toError() });
+  }
+
+  private with(changed: { message?: string; sent?: boolean; isRepeat?: boolean; cause?: unknown }): Failure {
+    const { code, message, sent, reason, violations, retryDelay, isLasting, diagnosis } = this;
+    const cause = changed.cause ?? this.cause;
     const isRepeat = changed.isRepeat ?? this.#isRepeat;
     const details = { ...(reason !== undefined && { reason }), violations, retryDelay, isLasting, diagnosis, isRepeat };
     return new Failure(code, changed.message ?? message, changed.sent ?? sent, details, cause);

@@ -5,6 +5,7 @@
  * it. Nobody waits for the release of a lease that is over by the clock.
  */
 import { create } from "@bufbuild/protobuf";
+import { Code } from "@connectrpc/connect";
 import { now } from "./clock.js";
 import type { Core } from "./core.js";
 import { OutcomeUnknown } from "./errors.js";
@@ -36,7 +37,10 @@ function start(core: Core, lease: Lease, waits: Waits): Promise<Released> {
   if (loss !== undefined && loss.reason !== "silence" && loss.reason !== "closed") {
     return Promise.resolve({ end: loss.reason, successorToken: loss.successorToken });
   }
-  const outcome = finish(core, lease);
+  // The server's end of the lease is later than that of the holder by what the holder keeps back.
+  const until = Math.max(now() + core.timeout, lease.validUntil + lease.ttl / 10);
+  const retries = new Retries(core.servers, until, "nobody");
+  const outcome = finish(core, lease, until, retries);
   lease.giveUp("released");
   let isWaitedFor = waits === "caller" && loss?.reason !== "silence";
   core.inBackground(
@@ -48,17 +52,23 @@ function start(core: Core, lease: Lease, waits: Waits): Promise<Released> {
     ),
   );
   if (loss?.reason === "silence") return Promise.resolve({ end: "unspecified", successorToken: undefined });
-  const released = bounded(core, outcome, () => (isWaitedFor = false));
+  const released = bounded(core, outcome, retries, () => (isWaitedFor = false));
   // A caller that does not wait for it is not told, and no unhandled rejection ends the process.
   released.catch(() => undefined);
   return released;
 }
 
-async function bounded(core: Core, outcome: Promise<Released>, leave: () => void): Promise<Released> {
+async function bounded(
+  core: Core,
+  outcome: Promise<Released>,
+  retries: Retries,
+  leave: () => void,
+): Promise<Released> {
   const released = await core.awake.during(() => within(outcome, core.timeout));
   if (released) return released;
   leave();
-  throw new OutcomeUnknown(`outcome unknown: no server answered the release within ${String(core.timeout / 1000)} s`);
+  const message = `no server confirmed the release within ${String(core.timeout / 1000)} s`;
+  throw new Failure(Code.DeadlineExceeded, message, true).afterAnswer(retries.answer).toError();
 }
 
 /** A release, or the withdrawal of an acquire, failed for good, and nobody waits for it. */
@@ -68,11 +78,7 @@ export function gaveUp(core: Core, lock: string, error: unknown, token?: number)
   core.log.warn(text, { lock, ...(token !== undefined && { token }), cause });
 }
 
-async function finish(core: Core, lease: Lease): Promise<Released> {
-  const started = now();
-  // The server's end of the lease is later than that of the holder by what the holder keeps back.
-  const until = Math.max(started + core.timeout, lease.validUntil + lease.ttl / 10);
-  const retries = new Retries(core.servers, until, "nobody");
+async function finish(core: Core, lease: Lease, until: number, retries: Retries): Promise<Released> {
   const value = create(ReleaseRequestSchema, { lockName: lease.name, leaseId: lease.leaseId });
   for (let first = true; ; first = false) {
     const operation = new Operation({ case: "release", value }, { unsent: Math.max(until - now(), 0), wait: 0 });

@@ -13,6 +13,7 @@ export class Retries {
   readonly #failures = new Map<number, Failure>();
   #tries = 0;
   #mayBeApplied = false;
+  #answer: Failure | undefined;
 
   /** Retries end at `until`. While a caller waits, they also end when no server could ever be called. */
   constructor(servers: Servers, until: number, waits: "caller" | "nobody" = "caller") {
@@ -26,6 +27,11 @@ export class Retries {
     return this.#mayBeApplied;
   }
 
+  /** The last failure that a server answered, although a repeat may succeed. */
+  get answer(): Failure | undefined {
+    return this.#answer;
+  }
+
   /**
    * Records a failed transmission, and pauses until the next one. Returns the failure if there is none. The pause ends
    * early when the signal aborts.
@@ -37,6 +43,7 @@ export class Retries {
     this.#mayBeApplied ||= known.isOutcomeUnknown;
     if (!known.isSessionFull) {
       this.#failures.set(server, known);
+      if (known.reason !== undefined) this.#answer = known;
       this.#servers.failed(server, failure);
     }
     const pause = Math.max(backoff(this.#tries), failure.retryDelay);
@@ -51,12 +58,12 @@ export class Retries {
     return lasting.length === this.#servers.count && !this.#isPatient;
   }
 
-  /** With an unknown outcome, the last failure is the cause; otherwise each server has one. */
+  /** With an unknown outcome, the last failure is the cause; otherwise each server has one. Tells the last answer. */
   #final(last: Failure): Failure {
     const known = last.isSessionFull || this.#mayBeApplied;
     const inOrder = [...this.#failures].sort(([a], [b]) => a - b).map(([, failure]) => failure);
     const final = known ? last : Failure.ofAll(inOrder, last);
-    return final.afterSending(this.#mayBeApplied);
+    return final.afterAnswer(this.#answer).afterSending(this.#mayBeApplied);
   }
 }
 

@@ -10,7 +10,7 @@ import { OutcomeUnknown, Refused, Unavailable } from "../src/index.js";
 import { Retries } from "../src/retries.js";
 import { Tls } from "../src/security.js";
 import { Servers } from "../src/servers.js";
-import { Awake } from "../src/timers.js";
+import { Awake, sleep } from "../src/timers.js";
 import { troubleOf } from "../src/trouble.js";
 
 function servers(count: number): Servers {
@@ -115,4 +115,27 @@ void test("a server that did nothing leaves no unknown outcome, unless an earlie
   const joined = Failure.ofAll([unreached, said("DRAINING")], unreached).toError();
   assert.ok(joined instanceof Unavailable && joined.reason === "DRAINING");
   assert.equal(joined.message, "no; b:2: the connection failed: read ECONNRESET");
+});
+
+void test("when the last try got no answer, the answer to an earlier one is told, and is not the outcome", async () => {
+  const away = new Failure(Code.Unavailable, "Redis is away", true, { reason: "STORE_UNAVAILABLE" });
+  const told = "the last answer was UNAVAILABLE (STORE_UNAVAILABLE): Redis is away";
+  const ended = async (last: Failure) => {
+    const until = now() + 200;
+    const retries = new Retries(servers(1), until);
+    assert.equal(await awake.during(() => retries.failed(0, away)), undefined);
+    await awake.during(() => sleep(Math.max(until - now(), 0)));
+    return (await retries.failed(0, last))?.toError();
+  };
+  const unknown = await ended(overdue(true));
+  assert.ok(unknown instanceof OutcomeUnknown);
+  assert.equal(unknown.message, `outcome unknown: not in time; ${told}`);
+  assert.ok(unknown.cause instanceof Unavailable && unknown.cause.reason === "STORE_UNAVAILABLE");
+  const unreached = await ended(Failure.connection("a:1", troubleOf(RESET)));
+  assert.ok(unreached instanceof Unavailable && unreached.reason === undefined);
+  assert.equal(unreached.message, `no server could be reached: a:1: the connection failed: read ECONNRESET; ${told}`);
+  assert.ok(unreached.cause instanceof Unavailable);
+  // A later answer is the one that counts, and it is told once.
+  const answered = await ended(away);
+  assert.ok(answered instanceof Unavailable && answered.message === "Redis is away");
 });

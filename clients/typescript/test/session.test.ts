@@ -6,7 +6,7 @@ import {
   LeaseEnd,
   RenewResponse_Outcome as Renewal,
 } from "../src/gen/fencepost/v1/lock_pb.js";
-import { LockLost } from "../src/index.js";
+import { LockLost, OutcomeUnknown, Unavailable } from "../src/index.js";
 import { duration } from "../src/wire.js";
 import { connect, until } from "./support/index.js";
 import { failed, granted, type Response, scripted } from "./support/scripted.js";
@@ -101,6 +101,25 @@ void test("an acquire whose outcome is unknown when time is over is withdrawn be
   await assert.rejects(client.lock("a", { ttl: 3_600_000 }), { name: "OutcomeUnknown" });
   isOver = true;
   await until("it is released", () => released.length === 1);
+});
+
+void test("an operation without an answer tells the answer to an earlier try, and its outcome is unknown", async (t) => {
+  const once = () => {
+    let tries = 0;
+    return () => ((tries += 1) === 1 ? [failed(Code.Unavailable, "STORE_UNAVAILABLE")] : []);
+  };
+  const told = "; the last answer was UNAVAILABLE (STORE_UNAVAILABLE): as the test asked for";
+  const isTold = (message: string) => (error: unknown) => {
+    assert.ok(error instanceof OutcomeUnknown);
+    assert.equal(error.message, `outcome unknown: ${message}${told}`);
+    assert.ok(error.cause instanceof Unavailable && error.cause.reason === "STORE_UNAVAILABLE");
+    return true;
+  };
+  const server = await scripted(t, { acquire: once() });
+  await assert.rejects(connect(t, server, { timeout: 1000 }).lock("a"), isTold("no answer in time"));
+  const grants = await scripted(t, { acquire: () => [granted("a", 1, 60_000)], release: once() });
+  const lock = await connect(t, grants, { timeout: 1000 }).lock("a");
+  await assert.rejects(lock.release(), isTold("no server confirmed the release within 1 s"));
 });
 
 void test("a lease that another process attached is attached again once on each session", async (t) => {

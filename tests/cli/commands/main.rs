@@ -12,6 +12,7 @@ mod completion;
 mod export;
 mod help;
 mod hold;
+mod last_answer;
 mod marks;
 mod one_redis;
 mod port_file;

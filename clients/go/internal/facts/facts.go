@@ -160,6 +160,10 @@ const TLSClientCertificateMissing = "the server asks for a client certificate, a
 // follow.
 const TLSClientCertificateRefused = "the server refused the client certificate"
 
+// LastAnswer: Follows the error of a call whose last try got no answer, and a semicolon; {} is what a
+// server answered to an earlier try: code, reason in brackets, colon, message.
+const LastAnswer = "the last answer was {}"
+
 // LostSilence: Why a lock is lost: no renewal got through in time, or the process was paused.
 const LostSilence = "its validity ended before a renewal arrived"
 

@@ -104,6 +104,9 @@ TLS_WRONG_NAME: Final[str] = "the server's certificate is not valid for this nam
 TLS_CLIENT_CERTIFICATE_MISSING: Final[str] = "the server asks for a client certificate, and none was given"
 # Permanent. Follows the server's address and a colon. The TLS alert may follow.
 TLS_CLIENT_CERTIFICATE_REFUSED: Final[str] = "the server refused the client certificate"
+# Follows the error of a call whose last try got no answer, and a semicolon; {} is what a server
+# answered to an earlier try: code, reason in brackets, colon, message.
+LAST_ANSWER: Final[str] = "the last answer was {}"
 # Why a lock is lost: no renewal got through in time, or the process was paused.
 LOST_SILENCE: Final[str] = "its validity ended before a renewal arrived"
 # Why a lock is lost: the server reports that the TTL passed without a renewal.

@@ -24,11 +24,12 @@ type Message<Case> = Extract<SessionRequest["message"], { case: Case }>["value"]
 /** What the test answers to one message of the client; `end` ends the stream. */
 export type Answer = (Response | "end")[];
 
-/** Answers what the client sends. Releases are done, and what has no answer here is not answered. */
+/** Answers what the client sends. Releases are done by default, and what has no answer here is not answered. */
 export interface Script {
   acquire(message: Message<"acquire">): Answer;
   renew?(message: Message<"renew">): Answer;
   attach?(message: Message<"attach">): Answer;
+  release?(message: Message<"release">): Answer;
   /** Told of the lease id. */
   released?(leaseId: string): void;
 }
@@ -45,6 +46,7 @@ export async function scripted(t: TestContext, script: Script): Promise<string> 
         return script.attach?.(message.value) ?? [];
       case "release":
         script.released?.(message.value.leaseId);
+        if (script.release) return script.release(message.value);
         return [{ message: { case: "release", value: { end: LeaseEnd.RELEASED } } }];
       default:
         return [];

@@ -63,6 +63,8 @@ class Acquire:
         self._call: Call | None = None
         """The transmission apart from the session, if that is the last one."""
         self._last: Failure | None = None
+        self._answer: Failure | None = None
+        """The last failure that a server answered."""
         self._timer: Timer | None = engine.timers.at(self._until, self._over)
         engine.send(self, now)
 
@@ -122,7 +124,7 @@ class Acquire:
             self._may_be_applied = self._was_applied
         self._operation = None
         self._set_timer(self._until, self._over)
-        self._last = failure
+        self._failed(failure)
         if failure.is_transient or (self._withdrawing and failure.permanent):
             self._engine.send(self, now)
         else:
@@ -201,7 +203,7 @@ class Acquire:
                 self._finish(LockLost(lease.name, lease.token, reason))
 
     def _refused(self, error: Failure, session: Session, now: float) -> None:
-        self._last = error
+        self._failed(error)
         retried = self._transmissions > 1
         # ABORTED is the outcome of the request, whichever transmission caused it. Another refusal is about one
         # transmission only.
@@ -219,9 +221,14 @@ class Acquire:
         else:
             self._give_up(error.error(), now)
 
+    def _failed(self, failure: Failure) -> None:
+        self._last = failure
+        self._answer = failure if failure.reason else self._answer
+
     def _restart(self, now: float) -> None:
         """The request has ended. A new one waits for the rest of the time."""
         self._request.request_id = str(uuid.uuid4())
+        self._answer = None
         self._transmissions, self._may_be_applied = 0, False
         self._set_timer(self._until, self._over)
         self._engine.send(self, now)
@@ -250,7 +257,7 @@ class Acquire:
 
     def _as_known(self, failure: Failure) -> FencepostError:
         """Returns the error of the whole request: other transmissions may have taken effect."""
-        error = failure.error()
+        error = failure.after(self._answer).error()
         return OutcomeUnknown(error) if self._may_be_applied and not isinstance(error, OutcomeUnknown) else error
 
     def _give_up(self, error: FencepostError, now: float) -> None:

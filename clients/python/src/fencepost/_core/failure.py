@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from google.protobuf.any_pb2 import Any
 from google.rpc import error_details_pb2 as details_pb2  # pyright: ignore[reportMissingTypeStubs]
 from google.rpc.code_pb2 import Code
 
-from fencepost._facts import ERROR_DOMAIN, NOT_FENCEPOST
+from fencepost._facts import ERROR_DOMAIN, LAST_ANSWER, NOT_FENCEPOST
 from fencepost.errors import FencepostError, FieldViolation, OutcomeUnknown, Refused, Unavailable
 from fencepost.v1 import lock_pb2 as pb
 
@@ -38,6 +38,14 @@ class Failure:
     """The error of this process, if the call was not made."""
     permanent: bool = False
     """Whether this server cannot be called until somebody changes an address or a certificate."""
+    answer: Failure | None = None
+    """What a server answered to an earlier transmission, if this one got no answer."""
+
+    def after(self, answer: Failure | None) -> Failure:
+        """Returns the same failure, of a call of which an earlier transmission was answered so."""
+        # If several servers were tried, the message may have it.
+        is_told = answer is None or self.reason or f"; {answer.message}; " in f"; {self.message}; "
+        return self if is_told else replace(self, answer=answer)
 
     @property
     def is_transient(self) -> bool:
@@ -78,13 +86,17 @@ class Failure:
 
     def error(self) -> FencepostError:
         """Returns the error of a call that failed so, and is not retried."""
+        message, cause = self.message, self.cause
+        if self.answer is not None:
+            answer = f"{self.answer.code} ({self.answer.reason}): {self.answer.message}"
+            message, cause = f"{message}; {LAST_ANSWER.replace('{}', answer)}", self.answer.error()
         if self.code in _TRANSIENT and not self.is_outcome_unknown:
-            text = self.message if self.did_nothing else f"no server could be reached: {self.message}"
+            text = message if self.did_nothing else f"no server could be reached: {message}"
             unavailable = Unavailable(text, self.reason)
-            unavailable.__cause__ = self.cause
+            unavailable.__cause__ = cause
             return unavailable
-        refused = Refused(self.code, self.reason, self.message, self.violations)
-        refused.__cause__ = self.cause
+        refused = Refused(self.code, self.reason, message, self.violations)
+        refused.__cause__ = cause
         return OutcomeUnknown(refused) if self.is_transient else refused
 
 

@@ -36,6 +36,8 @@ class Release:
         """The handle of the lease on the session that releases it, if it was attached there."""
         self._on_done = on_done
         self._last: Failure | None = None
+        self._answer: Failure | None = None
+        """The last failure that a server answered."""
         self._retries = 0
         self._operation: Operation | None = None
         self._answer_timer: Timer | None = None
@@ -64,7 +66,7 @@ class Release:
         if not (error.is_transient or error.is_session_full):
             self._finish(None, error.error())
             return
-        self._last = error
+        self._failed(error)
         pause = max(timing.retry_pause(self._retries, self._engine.random()), error.retry_delay)
         self._retries += 1
         self._engine.timers.at(now + pause, self._retry)
@@ -72,13 +74,17 @@ class Release:
     def failed(self, failure: Failure, now: float) -> None:
         self._not_in_flight()
         self._handle = 0
-        self._last = failure
+        self._failed(failure)
         if failure.is_transient or failure.permanent:
             if failure.permanent:
                 self._report(None, failure.error())
             self._engine.send(self, now)
         else:
             self._finish(None, failure.error())
+
+    def _failed(self, failure: Failure) -> None:
+        self._last = failure
+        self._answer = failure if failure.reason else self._answer
 
     def _retry(self, now: float) -> None:
         if self in self._engine.flows:
@@ -89,7 +95,7 @@ class Release:
         self._report(None, self._unknown())
 
     def _unknown(self) -> OutcomeUnknown:
-        error = (self._last or self._engine.unreached.failure()).error()
+        error = (self._last or self._engine.unreached.failure()).after(self._answer).error()
         return error if isinstance(error, OutcomeUnknown) else OutcomeUnknown(error)
 
     def _late(self, now: float) -> None:

@@ -31,6 +31,8 @@ class Retries:
         self._until = now + retry_for
         self._tries = 0
         self._unreached = Unreached(servers.names)
+        self._answer: Failure | None = None
+        """The last failure that a server answered."""
 
     def limit(self, now: float) -> float:
         """Returns how long the next transmission may take, in seconds. The first one may meet a dead connection."""
@@ -49,8 +51,10 @@ class Retries:
             raise failure.error()
         self._servers.failed(server)
         self._unreached.note(server, failure)
+        self._answer = failure if failure.reason else self._answer
         pause = max(timing.retry_pause(self._tries, random.random()), failure.retry_delay)
         self._tries += 1
         if self._unreached.is_hopeless or now + pause >= self._until:
-            raise (failure if failure.did_nothing else self._unreached.failure()).error()
+            last = failure if failure.did_nothing else self._unreached.failure()
+            raise last.after(self._answer).error()
         return pause

@@ -159,6 +159,7 @@ final class AcquireOperation extends Operation {
   private void restart(Failure failure) {
     request.setRequestId(UUID.randomUUID().toString()).setAttempt(0);
     maybeApplied = false;
+    answer = null;
     if (failure == null) {
       keeper.submit(this);
     } else {

@@ -49,6 +49,7 @@ final class Calls {
   private <T> T call(Transmission<T> transmission) {
     long until = clock.now() + Timing.RETRY_FOR;
     Troubles troubles = new Troubles();
+    Failure lastAnswer = null;
     for (int failures = 0; ; failures++) {
       int server = preferred();
       Failure failure;
@@ -69,10 +70,11 @@ final class Calls {
         throw interrupted(new InterruptedException());
       }
       troubles.add(server, failure);
+      lastAnswer = failure.isAnswer() ? failure : lastAnswer;
       long pause = Math.max(Timing.retryPause(failures), failure.retryDelay());
       boolean hopeless = !failure.movesOn() || troubles.isHopeless(servers.count());
       if (hopeless || clock.now() + pause - until > 0) {
-        throw troubles.with(failure).exception();
+        throw troubles.with(failure).after(lastAnswer).exception();
       }
       try {
         TimeUnit.NANOSECONDS.sleep(pause);

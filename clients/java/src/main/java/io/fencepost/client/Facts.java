@@ -181,6 +181,12 @@ public final class Facts {
     /** Permanent. Follows the server's address and a colon. The TLS alert may follow. */
     public static final String TLS_CLIENT_CERTIFICATE_REFUSED = "the server refused the client certificate";
 
+    /**
+     * Follows the error of a call whose last try got no answer, and a semicolon; {} is what a
+     * server answered to an earlier try: code, reason in brackets, colon, message.
+     */
+    public static final String LAST_ANSWER = "the last answer was {}";
+
     /** Why a lock is lost: no renewal got through in time, or the process was paused. */
     public static final String LOST_SILENCE = "its validity ended before a renewal arrived";
 

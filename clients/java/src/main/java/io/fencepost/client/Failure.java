@@ -125,6 +125,26 @@ record Failure(
     return this.reason.equals(reason);
   }
 
+  /** Whether a server answered, and another try may succeed. A server gives a reason. */
+  boolean isAnswer() {
+    return !isLocal && isTransient() && !reason.isEmpty();
+  }
+
+  /** The same failure, unless it is an answer, with what a server answered to an earlier transmission, or null. */
+  Failure after(Failure answer) {
+    if (answer == null || !isLocal) {
+      return this;
+    }
+    String said = answer.code + " (" + answer.reason + "): " + answer.message;
+    String told = message + "; " + Facts.LAST_ANSWER.replace("{}", said);
+    FencepostException earlier =
+        answer.hadNoEffect() ? answer.exception() : new OutcomeUnknownException(answer.message, answer.cause);
+    if (cause != null) {
+      earlier.addSuppressed(cause);
+    }
+    return new Failure(code, reason, told, violations, retryDelay, earlier, true, permanent);
+  }
+
   /** The exception of a call that did nothing. */
   FencepostException exception() {
     boolean unreachable = isLocal && isTransient();

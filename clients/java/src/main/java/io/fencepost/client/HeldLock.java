@@ -1,5 +1,6 @@
 package io.fencepost.client;
 
+import io.grpc.Status;
 import java.time.Duration;
 import java.util.List;
 import java.util.Objects;
@@ -105,7 +106,9 @@ final class HeldLock implements FencedLock {
       String message = "interrupted before the release of " + name() + " was confirmed";
       throw new WaitInterruptedException(message, interrupted);
     } catch (TimeoutException timeout) {
-      throw new OutcomeUnknownException("no server has confirmed the release of " + name() + " in time", timeout);
+      String message = "no server has confirmed the release of " + name() + " in time";
+      Failure late = Failure.local(Status.Code.DEADLINE_EXCEEDED, message).after(lease.releaseAnswer);
+      throw new OutcomeUnknownException(late.message(), late.cause() == null ? timeout : late.cause());
     } catch (ExecutionException failed) {
       throw Exceptions.rethrown(failed);
     }

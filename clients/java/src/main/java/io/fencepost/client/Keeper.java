@@ -199,11 +199,14 @@ final class Keeper {
 
   /** Queues a failed operation again, after a pause, unless its time is over. */
   void repeat(Operation operation, Failure failure) {
+    if (failure.isAnswer()) {
+      operation.answer = failure;
+    }
     long now = now();
     boolean elsewhere = failure.is("DRAINING") && sessions.hasOther();
     long pause = Math.max(Timing.retryPause(operation.failures++), elsewhere ? 0 : failure.retryDelay());
     if (now + pause >= operation.until) {
-      operation.gaveUp(failure);
+      operation.gaveUp(failure.after(operation.answer));
       return;
     }
     operation.notBefore = now + pause;
@@ -343,7 +346,7 @@ final class Keeper {
   /** Ends operations that wait to be sent. */
   private void giveUp(List<Operation> operations, Failure failure) {
     operations.forEach(this::withdraw);
-    operations.forEach(operation -> operation.gaveUp(failure));
+    operations.forEach(operation -> operation.gaveUp(failure.after(operation.answer)));
   }
 
   /** Ends all operations that wait to be sent. */

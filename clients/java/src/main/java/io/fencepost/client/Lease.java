@@ -41,6 +41,9 @@ final class Lease {
   /** Whether this process released it. From then on it is not valid, but not lost either. */
   volatile boolean released;
 
+  /** The last failure that a server answered to its release, or null. */
+  volatile Failure releaseAnswer;
+
   /** The attempt number of the latest attachment; the grant on a session is the first. */
   int attachments = 1;
 

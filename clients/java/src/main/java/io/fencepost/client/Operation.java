@@ -16,6 +16,9 @@ abstract class Operation {
   /** Whether a transmission of it may have taken effect although no answer says so. */
   boolean maybeApplied;
 
+  /** The last failure that a server answered, or null. */
+  Failure answer;
+
   /** The number of failed transmissions, for the pause before the next one. */
   int failures;
 

@@ -33,6 +33,9 @@ final class ReleaseOperation extends Operation {
 
   @Override
   void refused(Failure failure) {
+    if (failure.isAnswer()) {
+      lease.releaseAnswer = failure;
+    }
     if (failure.isTransient()) {
       keeper.repeat(this, failure);
     } else {
