@@ -1,13 +1,15 @@
 //! Fencepost: a lock server with fencing tokens.
 //!
 //! Dependencies between modules go one way: `domain` <- `node` <- `store` <- `locks` <- `api` <- `server` <- `cli`;
-//! `clock`, `config`, `sync` and `telemetry` are leaves. `node` does not know locks. `tests/repo/tidy` enforces this.
+//! `clock`, `config`, `files`, `sync` and `telemetry` are leaves. `node` does not know locks. `tests/repo/tidy`
+//! enforces this.
 
 mod api;
 pub mod cli;
 mod clock;
 mod config;
 mod domain;
+mod files;
 mod locks;
 mod node;
 mod server;

@@ -6,10 +6,11 @@ use super::{
     options::{self, FILE_KEY, FILE_VARIABLE},
     variables::{self, Environment},
 };
+use crate::files;
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
-    fmt, fs,
+    fmt,
     path::{Path, PathBuf},
 };
 
@@ -121,9 +122,12 @@ impl RawConfig {
 
     fn read_file(&mut self, path: &Path) {
         let at = path.display().to_string();
-        match fs::read_to_string(path) {
+        let read = files::read(path);
+        let text =
+            read.and_then(|bytes| String::from_utf8(bytes).map_err(|_| "is no text: it must be UTF-8".to_owned()));
+        match text {
             Ok(text) => self.read_toml(path, &text),
-            Err(error) => self.report(at, "", &format!("cannot read this file: {error}")),
+            Err(why) => self.report(at, "", &why),
         }
     }
 

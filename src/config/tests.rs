@@ -125,7 +125,7 @@ fn an_overridden_value_is_checked() {
 #[test]
 fn an_unusable_file_is_a_problem() {
     let missing = load(&[(options::FILE_KEY, "/nonexistent/fencepost.toml")], &[], None).unwrap_err();
-    assert!(missing.to_string().contains("/nonexistent/fencepost.toml: cannot read this file"), "{missing}");
+    assert!(missing.to_string().contains("/nonexistent/fencepost.toml: cannot be read: "), "{missing}");
     assert!(load(&[], &[], Some("listen =")).unwrap_err().to_string().contains("not valid TOML"));
     assert!(load(&[], &[], Some("config = 'other.toml'")).unwrap_err().to_string().contains("no such option"));
 }

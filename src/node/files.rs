@@ -2,13 +2,8 @@
 
 use std::{
     fmt,
-    fs::File,
-    io::{self, Read},
     path::{Path, PathBuf},
 };
-
-/// The most bytes of a file. Passwords of services and chains of certificates have some thousands.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// One of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,19 +35,9 @@ impl NodeFileProblem {
     }
 }
 
-/// What is in a file. One that could keep the reader waiting, as a named pipe does, is refused: connections are made by
-/// tasks that share their threads with others.
+/// What is in a file.
 pub(super) fn read(file: NodeFile, path: &Path) -> Result<Vec<u8>, NodeFileProblem> {
-    let problem = |error: io::Error| NodeFileProblem::new(file, path, format!("cannot be read: {error}"));
-    if !path.metadata().map_err(problem)?.is_file() {
-        return Err(NodeFileProblem::new(file, path, "is not a file"));
-    }
-    let mut bytes = Vec::new();
-    File::open(path).and_then(|open| open.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)).map_err(problem)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(NodeFileProblem::new(file, path, format!("has more than {FILE_BYTES_MAX} bytes")));
-    }
-    Ok(bytes)
+    crate::files::read(path).map_err(|why| NodeFileProblem::new(file, path, why))
 }
 
 impl fmt::Display for NodeFileProblem {

@@ -2,7 +2,7 @@
 
 use crate::support::{Process, Server, await_that, fencepost};
 use nix::sys::signal::Signal;
-use std::fs;
+use std::{fs, process::Command};
 
 fn run(arguments: &[&str]) -> crate::support::Ended {
     Process::start(&mut fencepost(arguments)).ended()
@@ -18,6 +18,29 @@ fn the_printed_configuration_can_be_read_back() {
     assert_eq!(run(&["serve", "--print-config", "--config", &path]).expect(0).out, printed.out);
     let mut by_variable = fencepost(&["serve", "--print-config"]);
     assert_eq!(Process::start(by_variable.env("FENCEPOST_CONFIG", &path)).ended().expect(0).out, printed.out);
+}
+
+/// A named pipe would keep the server waiting for ever for somebody who writes to it.
+#[test]
+fn a_file_of_options_is_a_regular_file_of_at_most_a_mebibyte() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let made = Command::new("sh").args(["-c", "mkfifo \"$0\"", &path("pipe")]).status().unwrap();
+    assert!(made.success());
+    fs::write(path("long"), "# \n".repeat(400_000)).unwrap();
+    fs::write(path("bytes"), [0xff]).unwrap();
+    for (name, why) in [
+        ("pipe", "is not a file"),
+        ("", "is not a file"),
+        ("long", "has more than 1048576 bytes"),
+        ("bytes", "is no text: it must be UTF-8"),
+        ("missing", "cannot be read: No such file"),
+    ] {
+        let path = path(name);
+        run(&["serve", "--print-config", "--config", &path]).expect(78).says(&format!("{path}: {why}"));
+        let mut by_variable = fencepost(&["serve", "--print-config"]);
+        Process::start(by_variable.env("FENCEPOST_CONFIG", &path)).ended().expect(78).says(why);
+    }
 }
 
 #[test]

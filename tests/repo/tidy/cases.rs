@@ -72,6 +72,9 @@ fn dependencies_go_one_way() {
     passes("src/config/a.rs", "use crate::{config::Config, domain::limits::{Limits, TTL_FLOOR}};");
     passes("src/clock.rs", "use crate::domain::time::StoreTime;");
     passes("src/telemetry/log.rs", "use crate::config::LogConfig;");
+    passes("src/config/a.rs", "use crate::files;");
+    passes("src/node/a.rs", "use crate::files;");
+    refused("src/files.rs", "use crate::config::Config;", "crate::config");
     passes("src/node/a.rs", "use crate::telemetry::metrics::StoreMetrics;");
     passes("src/server/mod.rs", "use crate::{api, clock::Clock, config::Config, locks, telemetry};");
     passes("src/cli/serve.rs", "use crate::server::serve;");

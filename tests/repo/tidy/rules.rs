@@ -16,7 +16,7 @@ const TESTING: &str = "testing";
 /// Modules from the bottom up. Each may use those before it, and none after it.
 const LAYERS: [&str; 7] = ["domain", "node", "store", "locks", "api", "server", "cli"];
 /// Modules that all layers except `domain` may use. They use no layer, apart from the exceptions in [`may_use`].
-const LEAVES: [&str; 4] = ["config", "telemetry", "clock", "sync"];
+const LEAVES: [&str; 5] = ["config", "telemetry", "clock", "files", "sync"];
 
 /// Words that do not occur in `node`, outside of literals.
 const WORDS_OF_LOCKS: [&str; 9] =
@@ -145,13 +145,13 @@ fn may_use(module: &str, other: &str) -> bool {
     match (module, base) {
         _ if module == base => true,
         // Exceptions: limits and time are types of the domain, and the log has a configuration.
-        ("config", _) => other == "domain::limits",
+        ("config", _) => base == "files" || other == "domain::limits",
         ("telemetry", _) => base == "config",
         ("clock", _) => other == "domain::time",
-        ("domain" | "sync", _) => false,
+        ("domain" | "files" | "sync", _) => false,
         // A node does not depend on what is kept there: from `domain` it takes the time.
         ("node", _) => {
-            ["sync", "clock"].contains(&base)
+            ["sync", "clock", "files"].contains(&base)
                 || ["domain::time", "telemetry::metrics", "telemetry::traces"].contains(&other)
         }
         _ if LEAVES.contains(&base) => true,
