@@ -5,6 +5,7 @@
 mod answers;
 mod both;
 mod kept;
+mod lives;
 mod op;
 #[path = "../../support/redis.rs"]
 mod redis_server;

@@ -254,7 +254,7 @@ impl<C: Connect> ClusterStore<C> {
         if EMPTY_TIME.max(apart) <= empty_for {
             create_of_one(nodes, only, clocks.tokens_above(empty_for)).await?;
             let advice = "if this Redis has a store with locks, servers use it with the --store-prefix of that store";
-            tracing::info!(target: TARGET, redis = %only, advice, "created a store without locks");
+            tracing::info!(target: TARGET, member = %only, advice, "created a store without locks");
             return Ok(());
         }
         *self.why.lock() = if apart <= EMPTY_TIME {
