@@ -6,7 +6,7 @@
 mod members;
 mod view;
 
-use super::Deployment;
+use super::{Deployment, redis};
 use crate::{
     clock, config::Config, faults::FaultKind, proxy::Link, pump::Upstream, redis::Redis, reroute::Reroute,
     server::Server, wires::Wires,
@@ -41,37 +41,13 @@ const ANSWER_MAX: Duration = Duration::from_millis(500);
 
 pub(super) fn kinds() -> Vec<FaultKind> {
     use FaultKind::*;
-    vec![
-        PrimaryKilled,
-        PrimaryStopped,
-        PrimaryCutOff,
-        FailoverByHand,
-        SlotMoved,
-        ReplicaKilled,
-        FlushAll,
-        ScriptFlush,
-        KillPubsub,
-        KillNormal,
-        OutOfMemory,
-        ServerKilled,
-        ServerStopped,
-        ServerDrained,
-        ClientKilled,
-        ClientStopped,
-        ClientLinkHeld,
-        ClientLinkHeldBack,
-        ClientLinkDelayed,
-        ClientLinkReset,
-        ClientLinkHalfOpen,
-        StoreLinkHeld,
-        StoreLinkHeldBack,
-        StoreLinkDelayed,
-        StoreLinkReset,
-        StoreLinkHalfOpen,
-        ReplyDropped,
-        StoreReplyDropped,
-        ForceRelease,
-    ]
+    let mut kinds = redis::kinds();
+    // Members judge each other's silence by their wall clocks; and what is done to one Redis is done to the primary.
+    kinds.retain(|kind| {
+        !matches!(kind, RedisKilled | RedisEmpty | RedisOlder | RedisStopped | ClockForward | ClockBack)
+    });
+    kinds.extend([PrimaryKilled, PrimaryStopped, PrimaryCutOff, FailoverByHand, SlotMoved, ReplicaKilled]);
+    kinds
 }
 
 pub(super) async fn build(config: &Config) -> Result<Deployment> {
