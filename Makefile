@@ -46,8 +46,12 @@ setup: ## Install what is missing for builds and tests
 fmt: ## Check the format of the code
 	cargo fmt --all --check
 
+# Tests that `cargo test` does not run by itself, which --all-targets leaves out.
+RUN_APART := interop script-mutants mutants-run
+
 lint: ## Run clippy; warnings are errors
 	cargo clippy --locked --workspace $(FEATURES) --all-targets -- -D warnings
+	cargo clippy --locked $(addprefix --test ,$(RUN_APART)) -- -D warnings
 
 # Tests wait for real servers and real leases more than they compute: one for each core would leave the cores idle.
 unit matrix matrix-slice: export RUST_TEST_THREADS ?= 4

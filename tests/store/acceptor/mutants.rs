@@ -6,6 +6,7 @@ mod answers;
 mod both;
 mod edits;
 mod kept;
+mod lives;
 mod op;
 #[path = "../../support/redis.rs"]
 mod redis_server;
