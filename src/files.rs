@@ -1,4 +1,4 @@
-//! Small files that an operator names: options, passwords, certificates of Redis.
+//! Small files that an operator names: options, passwords, certificates.
 
 use std::{
     fs::File,
@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-/// The most bytes of a file. Passwords of services and chains of certificates have some thousands.
+/// The most bytes of a file. A bundle of all public authorities has a quarter of it.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// What is in a file; otherwise the reason, as the end of a sentence about the file. One that could keep the reader

@@ -60,7 +60,7 @@ fn a_folder_in_place_of_a_file_is_refused() {
     let (_, files) = good();
     std::fs::remove_file(files.path("key.pem")).unwrap();
     std::fs::create_dir(files.path("key.pem")).unwrap();
-    refused(&files.flags()).says(&files.text("key.pem")).says("cannot be read: not a file");
+    refused(&files.flags()).says(&files.text("key.pem")).says("is not a file");
 }
 
 #[test]
