@@ -42,6 +42,7 @@ const NOT_FOUND: &[(&str, &str, &str)] = &[
     ("batch", "from:sub(35, 59)", "it has 58 bytes"),
     ("batch", "if raise >= 0 then", "to raise by nothing changes nothing"),
     ("batch", "", "an answer of INCRBY that is another one: no other client runs within a script"),
+    ("batch", "past - 2, VALUES_MAX do", "a record is two values"),
     ("write", "for at = 3, #KEYS, 4", "a header that was not read by the one command is read by the longer way"),
     ("write", "for at = 2, #KEYS, 5", "the same"),
     ("write", "KEYS[at], KEYS[at + 2]", "the same"),
