@@ -100,7 +100,9 @@ async fn without_a_majority_there_is_no_answer_and_nothing_is_granted() {
     sleep(Duration::from_secs(3)).await;
     for store in [&server.store, &successor.store] {
         let refused = store.acquire(&free, acquire(new_request(), TTL, false)).await;
-        assert!(refused.is_err(), "{refused:?}");
+        let why = refused.unwrap_err().to_string();
+        let names = format!("{} and {} lost their memory", cluster.mark.members[0], cluster.mark.members[1]);
+        assert!(why.contains(&names) && why.contains("fencepost quorum rebuild"), "{why}");
     }
 }
 

@@ -4,6 +4,7 @@
 //! Nothing here makes the store safe: ballots do. A wrong suspicion costs a change of the leader, and a server that
 //! reads a minority of the nodes suspects nobody, so it deposes nobody either.
 
+mod forgotten;
 #[cfg(test)]
 mod tests;
 

@@ -259,8 +259,11 @@ impl Proposer {
                 match lead.heard(node, purpose, answer, now, exit) {
                     Heard::Leads => return false,
                     Heard::Deposed(higher) => self.highest = self.highest.max(higher),
-                    // Somebody raised the sequencer by hand: the next attempt reads it.
-                    Heard::Raised(_) => {}
+                    // The next attempt reads it.
+                    Heard::Raised(to) => {
+                        let partition = self.partition;
+                        tracing::warn!(partition, to, "somebody raised a sequencer by hand: tokens continue above it");
+                    }
                 }
                 self.lose_lead(now, exit);
             }

@@ -49,10 +49,10 @@ impl<C: NodeClient> QuorumStore<C> {
             match self.list_page_once(prefix, from, limit).await {
                 Err(why @ (StoreError::Unavailable(_) | StoreError::TooLate)) => {
                     if timeout_at(until, led_anew).await.is_err() {
-                        return Err(self.explained(why));
+                        return Err(self.explained(why, 0..self.parts.len()));
                     }
                 }
-                page => return page.map_err(|why| self.explained(why)),
+                page => return page.map_err(|why| self.explained(why, 0..self.parts.len())),
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The store: takes commands and returns outcomes.
 
 mod cluster;
+mod forgotten;
 mod handler;
 mod heartbeat;
 mod leaders;
@@ -34,6 +35,7 @@ use crate::{
     },
     telemetry::metrics::PartitionMetrics,
 };
+use forgotten::Forgotten;
 use futures_util::future::{join, join_all, join3, join4};
 use partitions::{Part, Partitions};
 use single_node::Loss;
@@ -57,6 +59,8 @@ pub struct QuorumStore<C> {
     /// Cleanups that no call waits for.
     chores: Arc<Chores>,
     clock: Arc<dyn Clock>,
+    /// With several nodes: whether a majority of them has lost its memory.
+    forgotten: Forgotten,
     /// With one node: what the last heartbeat showed, if the node has lost its memory.
     loss: watch::Sender<Option<Arc<Loss>>>,
 }
@@ -73,6 +77,7 @@ impl<C: NodeClient> QuorumStore<C> {
             delivery: Delivery::new(me, notices),
             chores: Arc::default(),
             clock,
+            forgotten: Forgotten::default(),
             loss: watch::Sender::new(None),
         }
     }
@@ -133,6 +138,7 @@ impl<C: NodeClient> QuorumStore<C> {
             *self.parts.all_led_at.lock() = Some(Instant::now());
         }
         let peers = self.membership.election.lock().living(Instant::now()).count() - 1;
+        self.report_forgotten();
         self.parts.metrics.led.set(led);
         self.parts.metrics.without_leader.set(without);
         self.parts.metrics.peers.set(i64::try_from(peers).unwrap_or(i64::MAX));

@@ -7,6 +7,7 @@
 
 use super::{
     QuorumStore,
+    forgotten::Forgotten,
     partitions::{Part, Partitions},
 };
 use crate::{
@@ -56,6 +57,7 @@ impl<C: NodeClient> QuorumStore<C> {
             delivery: before.delivery.share(),
             chores: Arc::clone(&before.chores),
             clock: Arc::clone(&before.clock),
+            forgotten: Forgotten::default(),
             loss: watch::Sender::new(None),
         }
     }

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     domain::{command::Command, limits::ANSWER_TIME_MAX, name::LockName},
     store::{
-        Answer,
+        Answer, StoreError,
         quorum::{
             nodes::client::NodeClient,
             proposer::{delivery::Confirmed, route::Route},
@@ -56,9 +56,11 @@ impl<C: NodeClient> QuorumStore<C> {
         done.extend(found);
         done.extend(join_all(not_there_any_more.into_iter().map(by_next_leader)).await);
         done.sort_unstable_by_key(|(at, _)| *at);
-        done.into_iter()
-            .map(|(_, one)| one.map(|Confirmed { outcome, .. }| outcome).map_err(|why| self.explained(why)))
-            .collect()
+        let answer = |(at, one): (usize, Result<Confirmed, StoreError>)| {
+            let partition = renewals[at].1.partition;
+            one.map(|Confirmed { outcome, .. }| outcome).map_err(|why| self.explained(why, [partition]))
+        };
+        done.into_iter().map(answer).collect()
     }
 
     /// Gives each renewal to the leader of its partition, those of one partition in their order. Returns them with

@@ -55,12 +55,16 @@ impl<C: NodeClient> QuorumStore<C> {
     /// Executes a command, and waits until a majority has its batch. Where nobody leads, or somebody else than this
     /// server thought, it waits for the leader.
     pub(super) async fn execute(&self, name: &LockName, command: Command) -> Answer {
-        self.execute_in_time(name, command).await.map_err(|why| self.explained(why))
+        let partition = self.route(name).partition;
+        self.execute_in_time(name, command).await.map_err(|why| self.explained(why, [partition]))
     }
 
-    /// The same error with what is wrong with the nodes, if so few are left that no majority can answer.
-    pub(super) fn explained(&self, error: StoreError) -> StoreError {
-        let Some(why) = self.driver.health.no_majority(&self.driver.mark.members) else { return error };
+    /// The same error with what is wrong with the nodes, if so few are left that no majority can answer, for one of
+    /// these partitions.
+    pub(super) fn explained(&self, error: StoreError, partitions: impl IntoIterator<Item = usize>) -> StoreError {
+        let forgotten = || partitions.into_iter().find_map(|partition| self.forgotten(partition));
+        let no_majority = self.driver.health.no_majority(&self.driver.mark.members);
+        let Some(why) = no_majority.or_else(forgotten) else { return error };
         match error {
             StoreError::Unavailable(text) => StoreError::Unavailable(format!("{text}; {why}")),
             StoreError::OutcomeUnknown(text) => StoreError::OutcomeUnknown(format!("{text}; {why}")),
