@@ -177,7 +177,7 @@ impl<C: NodeClient> Driver<C> {
             match answer {
                 // The other requests go on.
                 Err(why) => {
-                    self.health.refused(node, &format!("partition {at}: {why}"));
+                    self.health.refused(node, at, &why.to_string());
                     if partitions.broke(node, at) {
                         tracing::warn!(node, partition = at, %why, "redis node cannot process a request");
                     }

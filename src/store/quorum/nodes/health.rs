@@ -1,7 +1,7 @@
 //! Reasons for which nodes reject requests, for the errors of calls that wait for a majority and for the log.
 
 use crate::{store::quorum::paxos::ballot::majority, sync::Mutex, telemetry::seldom::Seldom};
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// Health of a node are logged so often.
@@ -18,8 +18,8 @@ pub(crate) struct Health(Box<[OfNode]>);
 struct OfNode {
     /// Nothing that was sent to it last was carried out.
     lost: Mutex<Option<String>>,
-    /// Why it did not carry out a request lately, and when. It carries out others meanwhile.
-    refused: Mutex<Option<(Instant, String)>>,
+    /// Why it did not carry out requests about partitions lately, and when. It carries out others meanwhile.
+    refused: Mutex<BTreeMap<usize, (Instant, String)>>,
     seldom: Seldom,
 }
 
@@ -38,9 +38,9 @@ impl Health {
         }
     }
 
-    /// A node did not carry out a request.
-    pub(crate) fn refused(&self, node: usize, why: &str) {
-        *self.0[node].refused.lock() = Some((Instant::now(), why.to_owned()));
+    /// A node did not carry out a request about a partition.
+    pub(crate) fn refused(&self, node: usize, partition: usize, why: &str) {
+        self.0[node].refused.lock().insert(partition, (Instant::now(), format!("partition {partition}: {why}")));
     }
 
     /// A node answered.
@@ -48,17 +48,24 @@ impl Health {
         self.0[node].lost.lock().take();
     }
 
-    fn why(&self, node: usize) -> Option<String> {
+    fn why(&self, node: usize, mut partitions: impl Iterator<Item = usize>) -> Option<String> {
         let it = &self.0[node];
-        let lost = it.lost.lock().clone();
-        let refused = it.refused.lock().clone().filter(|(at, _)| at.elapsed() < REFUSED_LATELY).map(|(_, why)| why);
-        lost.or(refused)
+        if let Some(lost) = &*it.lost.lock() {
+            return Some(lost.clone());
+        }
+        let refused = it.refused.lock();
+        let lately = |partition| refused.get(&partition).filter(|(at, _)| at.elapsed() < REFUSED_LATELY);
+        partitions.find_map(lately).map(|(_, why)| why.clone())
     }
 
-    /// What is wrong with each node, if so few are left that no majority can answer.
-    pub(crate) fn no_majority(&self, names: &[Arc<str>]) -> Option<String> {
-        let each: Vec<_> =
-            names.iter().enumerate().filter_map(|(node, name)| Some(format!("{name}: {}", self.why(node)?))).collect();
+    /// What is wrong with each node, if so few are left that no majority can answer for one of these partitions.
+    pub(crate) fn no_majority(
+        &self,
+        names: &[Arc<str>],
+        partitions: &(impl Iterator<Item = usize> + Clone),
+    ) -> Option<String> {
+        let why = |(node, name)| Some(format!("{name}: {}", self.why(node, partitions.clone())?));
+        let each: Vec<_> = names.iter().enumerate().filter_map(why).collect();
         (names.len() - each.len() < majority(names.len())).then(|| each.join("; "))
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     },
 };
 use futures_util::future::{join, join_all};
+use std::iter::once;
 use tokio::time::Instant;
 
 /// A renewal: its lock and where that is, and its command.
@@ -58,7 +59,7 @@ impl<C: NodeClient> QuorumStore<C> {
         done.sort_unstable_by_key(|(at, _)| *at);
         let answer = |(at, one): (usize, Result<Confirmed, StoreError>)| {
             let partition = renewals[at].1.partition;
-            one.map(|Confirmed { outcome, .. }| outcome).map_err(|why| self.explained(why, [partition]))
+            one.map(|Confirmed { outcome, .. }| outcome).map_err(|why| self.explained(why, once(partition)))
         };
         done.into_iter().map(answer).collect()
     }

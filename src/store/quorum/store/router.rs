@@ -28,7 +28,7 @@ use crate::{
         },
     },
 };
-use std::pin::pin;
+use std::{iter::once, pin::pin};
 use tokio::{
     sync::oneshot,
     time::{Instant, timeout_at},
@@ -56,14 +56,18 @@ impl<C: NodeClient> QuorumStore<C> {
     /// server thought, it waits for the leader.
     pub(super) async fn execute(&self, name: &LockName, command: Command) -> Answer {
         let partition = self.route(name).partition;
-        self.execute_in_time(name, command).await.map_err(|why| self.explained(why, [partition]))
+        self.execute_in_time(name, command).await.map_err(|why| self.explained(why, once(partition)))
     }
 
     /// The same error with what is wrong with the nodes, if so few are left that no majority can answer, for one of
     /// these partitions.
-    pub(super) fn explained(&self, error: StoreError, partitions: impl IntoIterator<Item = usize>) -> StoreError {
-        let forgotten = || partitions.into_iter().find_map(|partition| self.forgotten(partition));
-        let no_majority = self.driver.health.no_majority(&self.driver.mark.members);
+    pub(super) fn explained(
+        &self,
+        error: StoreError,
+        mut partitions: impl Iterator<Item = usize> + Clone,
+    ) -> StoreError {
+        let no_majority = self.driver.health.no_majority(&self.driver.mark.members, &partitions);
+        let forgotten = || partitions.find_map(|partition| self.forgotten(partition));
         let Some(why) = no_majority.or_else(forgotten) else { return error };
         match error {
             StoreError::Unavailable(text) => StoreError::Unavailable(format!("{text}; {why}")),

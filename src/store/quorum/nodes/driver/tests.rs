@@ -150,8 +150,9 @@ async fn a_request_that_cannot_be_carried_out_ends_no_other() {
     assert_eq!(*queues.broke.lock(), [0]);
     assert_eq!(*queues.answered.lock(), [(1, 0, Answer::Done)]);
     assert_eq!(*queues.reconnected.lock(), 1);
-    let why = driver.health.no_majority(&driver.mark.members);
-    assert_eq!(why.as_deref(), Some("a: partition 0: damaged"));
+    let why = |partitions| driver.health.no_majority(&driver.mark.members, &partitions);
+    assert_eq!(why(0..2).as_deref(), Some("a: partition 0: damaged"));
+    assert_eq!(why(1..2), None, "the other partition is sound");
 }
 
 #[tokio::test]
