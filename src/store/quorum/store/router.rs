@@ -174,8 +174,11 @@ impl<C: NodeClient> QuorumStore<C> {
                 // The leader is dropped only with this store.
                 Ok(Err(_)) => Err(not_done(Refusal::Deposed)),
                 Err(_) => {
-                    let who =
-                        if self.has_one_node() { "Redis did not answer" } else { "no majority of the nodes answered" };
+                    let who = if self.has_one_node() {
+                        "Redis did not confirm it"
+                    } else {
+                        "no majority of the nodes confirmed it"
+                    };
                     Err(NotDone::Fails(StoreError::OutcomeUnknown(format!("{who} within {ANSWER_TIME_MAX:?}"))))
                 }
             },
