@@ -49,6 +49,7 @@ const NOT_FOUND: &[(&str, &str, &str)] = &[
     ("write", "KEYS[at], KEYS[at - 1]", "the same"),
     ("write", "names[#names - 2] =", "the same"),
     ("write", "names[#names + 3] =", "the same"),
+    ("write", "found[at], found[at + 2]", "the same"),
     ("write", "for at = 2, #names, 2", "the same"),
     ("write", "for at = 1, #names, 3", "the same"),
     ("write", "if #written > 1 then", "they are pairs"),
