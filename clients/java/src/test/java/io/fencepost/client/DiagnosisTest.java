@@ -16,6 +16,8 @@ import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
@@ -145,9 +147,12 @@ class DiagnosisTest {
   private static ServerSocket listen(byte[] bytes, boolean closes) throws IOException {
     ServerSocket listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
     Thread thread = new Thread(() -> {
+      // A socket that nothing refers to is closed by the garbage collector, and what the client has not read is lost.
+      List<Socket> open = new ArrayList<>();
       try {
         while (true) {
           Socket socket = listener.accept();
+          open.add(socket);
           if (closes) {
             socket.getInputStream().read(new byte[24]);
             socket.close();
