@@ -144,6 +144,14 @@ class DiagnosisTest {
   }
 
   /** Accepts connections and sends bytes, or nothing, until it is closed. */
+  private static void close(Socket socket) {
+    try {
+      socket.close();
+    } catch (IOException gone) {
+      // The client has closed it.
+    }
+  }
+
   private static ServerSocket listen(byte[] bytes, boolean closes) throws IOException {
     ServerSocket listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
     Thread thread = new Thread(() -> {
@@ -163,6 +171,7 @@ class DiagnosisTest {
       } catch (IOException closed) {
         // The end of the test.
       }
+      open.forEach(DiagnosisTest::close);
     });
     thread.setDaemon(true);
     thread.start();
