@@ -143,7 +143,6 @@ class DiagnosisTest {
     }
   }
 
-  /** Accepts connections and sends bytes, or nothing, until it is closed. */
   private static void close(Socket socket) {
     try {
       socket.close();
@@ -152,6 +151,7 @@ class DiagnosisTest {
     }
   }
 
+  /** Accepts connections and sends bytes, or nothing, until it is closed. */
   private static ServerSocket listen(byte[] bytes, boolean closes) throws IOException {
     ServerSocket listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
     Thread thread = new Thread(() -> {
