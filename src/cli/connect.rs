@@ -82,16 +82,9 @@ pub(super) fn failed(error: &CallError, kind: CallKind, args: &ServerArgs) -> Fa
         reason: error.reason().unwrap_or_default(),
         violations: error.field_violations(),
         retry_delay: error.retry_delay(),
-        last_answer: error.last_answer().map(last_answer).unwrap_or_default(),
+        last_answer: error.last_answer().map(|answer| format!("; {}", answer.as_last_answer())).unwrap_or_default(),
     };
     call.explain(kind, &args.addresses().join(", "))
-}
-
-/// What a server answered to an earlier try, after what is wrong with the last one.
-fn last_answer(answer: &CallError) -> String {
-    let reason = answer.reason().unwrap_or_default();
-    let said = format!("{} ({reason}): {}", answer.code(), answer.cause());
-    format!("; {}", facts::LAST_ANSWER.replace("{}", &said))
 }
 
 /// The details of a failed call.

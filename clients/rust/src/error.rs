@@ -131,8 +131,9 @@ impl CallError {
         self.reason().is_some()
     }
 
-    /// What a server answered, as a part of the text of another error.
-    fn as_last_answer(&self) -> String {
+    /// What a server answered, as a part of the text of another error. For the command line.
+    #[doc(hidden)]
+    pub fn as_last_answer(&self) -> String {
         let reason = self.reason().map(|reason| format!(" ({reason})")).unwrap_or_default();
         facts::LAST_ANSWER.replace("{}", &format!("{}{reason}: {}", self.code(), self.cause()))
     }

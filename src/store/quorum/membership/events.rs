@@ -85,8 +85,8 @@ mod tests {
     const OTHER: ServerId = ServerId([2; 12]);
     const PARTITIONS: u16 = 4;
 
-    /// The other server has sent this many heartbeats, each of which says that it leads the first partition, and the
-    /// node was seen with each of them.
+    /// The other server has sent this many heartbeats, each of which says that it leads these partitions, and the node
+    /// was seen with each of them.
     fn seen(from: Instant, heartbeats: u64, leads: &[u16]) -> (Election, Instant) {
         let mut election = Election::new(ME, 1, PARTITIONS, from);
         let mut now = from;
