@@ -19,12 +19,13 @@ REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
 # .ci/setup puts what the system lacks here.
 export PATH := $(CURDIR)/target/toolchains/bin:$(PATH)
 
-# A feature for users' tests, which is off by default.
-FEATURES := --features fencepost-client/testing
+# All packages at a time, with a feature for users' tests, which is off by default. Cargo unites the features of the
+# dependencies of what it builds: with other packages selected, it would build most dependencies once more.
+WORKSPACE := --workspace --features fencepost-client/testing
 
-.PHONY: help setup test quick fmt lint unit server test-clients test-python test-typescript test-go test-java \
+.PHONY: help setup test quick fmt lint unit programs test-clients test-python test-typescript test-go test-java \
     test-guards start-clients drivers interop redis-million redis-scale idle-connections protocol-long quorum-worlds \
-    takeover mutants script-mutants schedules fuzz engines matrix matrix-slice torture torture-slice torture-long torture-build \
+    takeover mutants script-mutants schedules fuzz engines matrix matrix-slice torture torture-slice torture-long \
     doc deny advisories proto-baseline run image image-check image-login image-push sbom dist publish
 
 help: ## List the targets
@@ -33,12 +34,19 @@ help: ## List the targets
 run: ## Build and start a server on 127.0.0.1:7420
 	cargo run --release -- serve
 
+# Each check says how long it took: all of them have to stay under 45 minutes on two cores. Meanwhile the tool of the
+# last one is built with the time that tests leave. If that fails, the check builds it again, and says why.
+CHECKS := fmt lint unit matrix-slice torture-slice test-clients interop doc deny
 test: setup ## Run all checks that a change has to pass
-	$(MAKE) --no-print-directory fmt lint unit matrix-slice torture-slice test-clients interop doc deny
+	@nice -n 19 $(MAKE) --no-print-directory $(DENY) > /dev/null 2>&1 & tool=$$!; trap "kill $$tool 2> /dev/null" EXIT; \
+	for check in $(CHECKS); do \
+	    SECONDS=0; [ $$check != deny ] || wait $$tool; \
+	    $(MAKE) --no-print-directory $$check || exit; echo "$$check: passed in $$SECONDS s"; \
+	done
 
 # Part of `test`. Needs no program beside cargo and git, so no `setup`.
 quick: fmt lint ## Run format, clippy, unit tests of the library and the binary, and tidy: before each commit
-	cargo test --locked --lib --bins --test tidy
+	cargo test --locked $(WORKSPACE) --lib --bins --test tidy
 
 setup: ## Install what is missing for builds and tests
 	@.ci/setup
@@ -50,23 +58,27 @@ fmt: ## Check the format of the code
 RUN_APART := interop script-mutants mutants-run
 
 lint: ## Run clippy; warnings are errors
-	cargo clippy --locked --workspace $(FEATURES) --all-targets -- -D warnings
-	cargo clippy --locked $(addprefix --test ,$(RUN_APART)) -- -D warnings
+	cargo clippy --locked $(WORKSPACE) --all-targets -- -D warnings
+	cargo clippy --locked $(WORKSPACE) $(addprefix --test ,$(RUN_APART)) -- -D warnings
 
 # Tests wait for real servers and real leases more than they compute: one for each core would leave the cores idle.
 unit matrix matrix-slice: export RUST_TEST_THREADS ?= 4
 unit: ## Run all tests: rules, server over real sockets, compatibility of the API, repository
-	cargo test --locked --workspace $(FEATURES)
+	cargo test --locked $(WORKSPACE)
+
+# An example among the targets brings the features of the dependencies of tests.
+programs: setup ## Build the server, the torture and the driver for `interop`, as the tests need them
+	cargo build --locked $(WORKSPACE) --bin fencepost --bin torture --example interop
 
 engines: setup ## Fetch the newer Redis and the Valkey on which `matrix` runs tests, and see that they run
 	.ci/engines
 
 # Only the slice is part of `test`.
-matrix: engines torture-build ## Run the tests of the store, and torture, on each supported Redis and on Valkey
-	.ci/matrix all $(FEATURES)
+matrix: engines programs ## Run the tests of the store, and torture, on each supported Redis and on Valkey
+	.ci/matrix all $(WORKSPACE)
 
-matrix-slice: engines torture-build ## Run what depends most on the engine on a newer Redis and on Valkey, for each change
-	.ci/matrix slice $(FEATURES)
+matrix-slice: engines programs ## Run what depends most on the engine on a newer Redis and on Valkey, for each change
+	.ci/matrix slice $(WORKSPACE)
 
 # What `test-clients` leaves for `interop`, without its tests.
 drivers: setup ## Build the drivers for `interop` in all languages but Rust
@@ -76,9 +88,8 @@ drivers: setup ## Build the drivers for `interop` in all languages but Rust
 	clients/java/check --driver
 
 # `drivers` or `test-clients` has built the drivers of the other languages.
-interop: setup ## Run one suite against the clients of all languages, or of FENCEPOST_INTEROP=rust,python
-	cargo build --locked -p fencepost-client --example interop
-	cargo test --locked --test interop
+interop: programs ## Run one suite against the clients of all languages, or of FENCEPOST_INTEROP=rust,python
+	cargo test --locked $(WORKSPACE) --test interop
 
 # Each client, and the guards that they share, have one script with all checks. It leaves the driver for `interop`.
 CLIENT_TESTS := $(addprefix test-,python typescript go java guards)
@@ -90,14 +101,11 @@ test-typescript: ## Check the TypeScript client
 test-go: ## Check the Go client
 test-java: ## Check the Java client
 test-guards: ## Attack the guards of all stores with writers side by side, and run the recipes
-$(CLIENT_TESTS): test-%: server
+$(CLIENT_TESTS): test-%: programs
 	FENCEPOST_BIN=$(CURDIR)/target/debug/fencepost clients/$*/check
 
-server: setup
-	cargo build --locked -p fencepost
-
 # Not part of `test`: it measures, and needs the network for what the caches of this machine lack.
-start-clients: server ## Measure the start of a new user in each language, from a clean folder to the first lock
+start-clients: programs ## Measure the start of a new user in each language, from a clean folder to the first lock
 	FENCEPOST_BIN=$(CURDIR)/target/debug/fencepost clients/start.py
 
 # Not part of `test`: takes a few minutes. `unit` uses 50,000 names.
@@ -128,21 +136,17 @@ fuzz: setup ## Fuzz all parsers of external input, for FUZZ_SECONDS each
 	crates/fuzz/run.sh config $(FUZZ_SECONDS)
 
 # Only the slice is part of `test`. Each history prints a page; failures are kept below target/torture.
-torture: torture-build ## Run real processes under real faults, for five minutes
+torture: programs ## Run real processes under real faults, for five minutes
 	target/debug/torture suite --for 5m --state target/torture/$@-$$(date +%s)
 
-torture-slice: torture-build ## Run the torture for two minutes, for each change
+torture-slice: programs ## Run the torture for two minutes, for each change
 	target/debug/torture suite --for 2m --state target/torture/$@-$$(date +%s)
 
 TORTURE_FOR ?= 3h
 TORTURE_SEED ?= 1
-torture-long: torture-build ## Run or continue the torture for TORTURE_FOR; appends to crates/torture/RESULTS.md
+torture-long: programs ## Run or continue the torture for TORTURE_FOR; appends to crates/torture/RESULTS.md
 	target/debug/torture suite --for $(TORTURE_FOR) --seed $(TORTURE_SEED) --state target/torture/long-$(TORTURE_SEED) \
 	    --results crates/torture/RESULTS.md
-
-# Needs setup for the Python environment of the clients that use gRPC's retry policy.
-torture-build: setup
-	cargo build --locked -p fencepost -p fencepost-torture
 
 # Not part of `test`: a release build, a few minutes and half a gigabyte of memory. The larger world has a million
 # states; `unit` explores smaller ones, with up to 28,000 states, completely.
@@ -167,7 +171,7 @@ mutants: ## Check that the named tests find each deliberate mistake in rules, se
 	cargo test --locked --test mutants-run -- --nocapture
 
 doc: ## Build the documentation; warnings are errors
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace $(FEATURES) --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked $(WORKSPACE) --no-deps
 
 deny: $(DENY) ## Check licences, bans and sources of all dependencies
 	$(DENY)/bin/cargo-deny --locked check --hide-inclusion-graph bans licenses sources
