@@ -171,6 +171,32 @@ fn every_path_exists() {
     }
 }
 
+/// The code in a folder, all files together.
+fn rust_in(folder: &Path) -> String {
+    let mut text = String::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            text += &rust_in(&path);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text += &fs::read_to_string(path).unwrap();
+        }
+    }
+    text
+}
+
+/// A long name in code is that of a test: here each defence has the test that attacks it.
+#[test]
+fn every_test_that_the_threat_model_names_exists() {
+    let tests = rust_in(&Path::new(ROOT).join("tests"));
+    let page = Page::read("docs/security.md");
+    let names: Vec<_> = page.code().filter(|code| code.matches('_').count() >= 4).collect();
+    for name in &names {
+        assert!(tests.contains(&format!("fn {name}()")), "{}: no test {name}", page.path);
+    }
+    assert!(names.len() > 10, "{names:?}");
+}
+
 /// Whether the file has the lines of the block in this order, with any indentation.
 fn quotes(file: &Path, block: &str) -> bool {
     let Ok(text) = fs::read_to_string(file) else { return false };
