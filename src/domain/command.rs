@@ -94,6 +94,13 @@ pub enum Command {
     View,
 }
 
+impl Command {
+    /// Whether it is an acquire. Under load these wait, and all others pass them.
+    pub fn is_acquire(&self) -> bool {
+        matches!(self, Self::Acquire(_))
+    }
+}
+
 /// A request for the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Acquire {

@@ -7,6 +7,7 @@ mod error;
 mod failures;
 mod fields;
 mod interface;
+mod lateness;
 pub mod memory;
 mod notice;
 mod page;

@@ -2,7 +2,7 @@
 
 use super::register;
 use prometheus_client::{
-    metrics::{counter::Counter, gauge::Gauge},
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
 
@@ -19,6 +19,35 @@ pub struct PartitionMetrics {
     pub leads_begun: Counter,
     /// How often it lost the lead of one, other than by leaving.
     pub leads_lost: Counter,
+    /// Acquires that were refused because too many wait.
+    pub shed: ShedMetrics,
+}
+
+/// Acquires that were refused, by the lane in which they were to wait, and by the reason.
+#[derive(Debug)]
+pub struct ShedMetrics {
+    /// At the leader, because acquires had waited for too long.
+    pub age: Counter,
+    /// At the leader, because too many waited.
+    pub length: Counter,
+    /// On the way to the leader, because acquires had waited for too long.
+    pub forward_age: Counter,
+    /// On the way to the leader, because too many waited.
+    pub forward_length: Counter,
+}
+
+impl ShedMetrics {
+    fn register(registry: &mut Registry) -> Self {
+        let family = Family::<[(&'static str, &'static str); 2], Counter>::default();
+        registry.register("shed", "Acquires that were refused because too many waited for the store", family.clone());
+        let of = |lane, reason| family.get_or_create_owned(&[("lane", lane), ("reason", reason)]);
+        Self {
+            age: of("acquire", "age"),
+            length: of("acquire", "length"),
+            forward_age: of("forward", "age"),
+            forward_length: of("forward", "length"),
+        }
+    }
 }
 
 impl PartitionMetrics {
@@ -34,6 +63,7 @@ impl PartitionMetrics {
             peers: register(it, "peers", "Other servers of the store that live"),
             leads_begun: register(it, "leads_begun", "Partitions that this server began to lead"),
             leads_lost: register(it, "leads_lost", "Partitions that another server took over from this one"),
+            shed: ShedMetrics::register(it),
         }
     }
 }

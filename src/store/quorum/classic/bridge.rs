@@ -109,6 +109,11 @@ impl<W> Bridge<W> {
         oldest.is_none_or(|lane| now.since(lane.begun) < silence_max)
     }
 
+    /// How many steps were begun and are not answered.
+    pub(crate) fn steps_under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
     /// Whether there is something to do.
     pub(crate) fn is_busy(&self) -> bool {
         !self.lanes.is_empty() || !self.due.is_empty()

@@ -3,10 +3,11 @@
 //! Nothing is sent twice, and nothing waits for a server that does not answer: whether the work of a frame was done is
 //! unknown then, and its caller decides.
 
+mod outgoing;
 #[cfg(test)]
 mod tests;
 
-use super::messages::{Done, Frame, HEARTBEAT_PERIOD, LIST_MAX, Refusal, Work, parcels};
+use super::messages::{Done, Frame, HEARTBEAT_PERIOD, Refusal, Work, parcels};
 use crate::{
     domain::{ids::ReplicaId, time::StoreTime},
     store::{
@@ -20,13 +21,10 @@ use crate::{
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hashbrown::HashMap;
+use outgoing::{Delivery, Outgoing};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::{sync::oneshot, time::Instant};
 use uuid::Uuid;
-
-/// Frames that may wait to be sent to one server. More are dropped, as if they had been lost on the way: a server that
-/// takes nothing must not fill the memory of the others.
-const FRAMES_MAX: usize = 65_536;
 
 /// What a leader replied, and the partition's time then.
 pub(crate) type Replied = (StoreTime, Result<Done, Refusal>);
@@ -42,6 +40,8 @@ pub(crate) struct Transport {
     /// What was forwarded and waits for a reply, by number.
     forwarded: Mutex<HashMap<u64, oneshot::Sender<Option<Replied>>>>,
     next_number: AtomicU64,
+    /// What was not forwarded, because too much waits, since it was last asked.
+    shed: NotForwarded,
     /// The node that parcels to each server go through, if it listens there; the first one, unless it is here.
     ways: Mutex<BTreeMap<ServerId, usize>>,
     /// How many notices each server has sent here, as far as they came.
@@ -50,14 +50,11 @@ pub(crate) struct Transport {
     watching: Mutex<BTreeMap<ServerId, u64>>,
 }
 
+/// What was refused here instead of being forwarded.
 #[derive(Debug, Default)]
-struct Outgoing {
-    frames: BTreeMap<ServerId, Vec<Frame>>,
-    /// How many notices were sent to each server.
-    notices: BTreeMap<ServerId, u64>,
-    /// The highest of these that was forgotten. Where it goes on, a server that was silent and was not dead finds what
-    /// is missing.
-    forgotten: u64,
+struct NotForwarded {
+    late: AtomicU64,
+    full: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,13 +98,14 @@ impl Transport {
             forwarded: Mutex::default(),
             // A reply to an earlier process with this id cannot come: ids of servers are random.
             next_number: AtomicU64::new(1),
+            shed: NotForwarded::default(),
             ways: Mutex::default(),
             received: Mutex::default(),
             watching: Mutex::default(),
         }
     }
 
-    /// Sends a frame, as soon as the way is free.
+    /// Sends a frame, as soon as the way is free. If too many wait, it is dropped, as if it had been lost on the way.
     pub(crate) fn send(&self, to: ServerId, frame: Frame) {
         self.outgoing.lock().add(to, frame);
         self.wake.notify_one();
@@ -115,7 +113,7 @@ impl Transport {
 
     /// Whether all that was to be sent has been.
     pub(crate) fn is_idle(&self) -> bool {
-        self.outgoing.lock().frames.is_empty() && self.under_way.load(Ordering::Acquire) == 0
+        self.outgoing.lock().is_empty() && self.under_way.load(Ordering::Acquire) == 0
     }
 
     /// Sends a notice.
@@ -160,7 +158,8 @@ impl Transport {
         }
     }
 
-    /// Forwards some work to the leader of a partition.
+    /// Forwards some work to the leader of a partition. If too much waits for that server, the work is refused here,
+    /// and nothing is done.
     pub(crate) fn forward(
         &self,
         of: ServerId,
@@ -171,8 +170,21 @@ impl Transport {
         let (sender, reply) = oneshot::channel();
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         self.forwarded.lock().insert(number, sender);
-        self.send(of, Frame::Forward { number, partition, ballot, not_after, work });
+        let frame = Frame::Forward { number, partition, ballot, not_after, work };
+        let fits = self.outgoing.lock().add(of, frame);
+        if fits {
+            self.wake.notify_one();
+        } else {
+            self.shed.full.fetch_add(1, Ordering::Relaxed);
+            self.replied(number, (StoreTime::default(), Err(Refusal::Overloaded)));
+        }
         Forwarded { transport: self, number, reply }
+    }
+
+    /// How much was refused here instead of being forwarded, since it was last asked: because it was late, and because
+    /// too much waited.
+    pub(crate) fn take_shed(&self) -> (u64, u64) {
+        (self.shed.late.swap(0, Ordering::Relaxed), self.shed.full.swap(0, Ordering::Relaxed))
     }
 
     /// A server left what was forwarded to it without a reply. What goes through this node may not arrive, although the
@@ -199,7 +211,7 @@ impl Transport {
 
     /// How many notices were sent to each server, for the next heartbeat.
     pub(crate) fn notices_sent(&self) -> Vec<(ServerId, u64)> {
-        self.outgoing.lock().notices.iter().map(|(server, sent)| (*server, *sent)).collect()
+        self.outgoing.lock().notices()
     }
 
     /// Takes notices. True if some before them are missing.
@@ -232,12 +244,7 @@ impl Transport {
     /// Forgets a server that has been dead for long. (One that is merely silent may be slow, and one that was never
     /// seen may be new.)
     pub(crate) fn forget(&self, server: ServerId) {
-        let mut outgoing = self.outgoing.lock();
-        outgoing.frames.remove(&server);
-        if let Some(sent) = outgoing.notices.remove(&server) {
-            outgoing.forgotten = outgoing.forgotten.max(sent);
-        }
-        drop(outgoing);
+        self.outgoing.lock().forget(server);
         self.received.lock().remove(&server);
         self.ways.lock().remove(&server);
         self.watching.lock().remove(&server);
@@ -271,10 +278,19 @@ impl Transport {
     /// What is to be sent to servers to which nothing is under way.
     fn take(&self, busy: &BTreeSet<ServerId>) -> Vec<(ServerId, Vec<Frame>)> {
         let mut outgoing = self.outgoing.lock();
-        let free: Vec<ServerId> = outgoing.frames.keys().filter(|server| !busy.contains(server)).copied().collect();
+        let free = outgoing.servers_but(busy);
         // Under the mutex: what is taken counts as under way at once.
         self.under_way.store(busy.len() + free.len(), Ordering::Release);
-        free.into_iter().filter_map(|server| outgoing.frames.remove_entry(&server)).collect()
+        let deliveries: Vec<_> = free.into_iter().map(|server| outgoing.take(server)).collect();
+        drop(outgoing);
+        let not_sent = |Delivery { to, frames, late }| {
+            for number in late.iter().filter_map(number_of) {
+                self.shed.late.fetch_add(1, Ordering::Relaxed);
+                self.replied(number, (StoreTime::default(), Err(Refusal::Overloaded)));
+            }
+            (to, frames)
+        };
+        deliveries.into_iter().map(not_sent).collect()
     }
 
     async fn deliver(&self, me: ServerId, to: ServerId, frames: Vec<Frame>, client: &impl NodeClient, nodes: usize) {
@@ -310,34 +326,6 @@ impl Transport {
             }
         }
         false
-    }
-}
-
-impl Outgoing {
-    fn add(&mut self, to: ServerId, frame: Frame) {
-        let frames = self.frames.entry(to).or_default();
-        if frames.len() < FRAMES_MAX {
-            frames.push(frame);
-        }
-    }
-
-    /// The number of the next notice to a server.
-    fn number(&mut self, to: ServerId) -> u64 {
-        let sent = self.notices.entry(to).or_insert(self.forgotten);
-        *sent += 1;
-        *sent
-    }
-
-    fn add_notice(&mut self, to: ServerId, notice: Notice) {
-        let number = self.number(to);
-        if let Some(Frame::Notices { first, notices }) = self.frames.get_mut(&to).and_then(|frames| frames.last_mut())
-            && *first + notices.len() as u64 == number
-            && notices.len() < LIST_MAX
-        {
-            notices.push(notice);
-        } else {
-            self.add(to, Frame::Notices { first: number, notices: vec![notice] });
-        }
     }
 }
 

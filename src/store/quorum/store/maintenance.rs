@@ -51,8 +51,11 @@ impl<C: NodeClient> QuorumStore<C> {
                 self.parts.led_anew.notify_waiters();
             }
             more |= lead.apply_due_timers(now, &exit);
+            lead.refuse_late_acquires(now, &exit);
+            self.note_shed(lead.take_shed());
             self.send_hand_over(at, &mut proposer);
         }
+        self.note_not_forwarded();
         self.driver.wake_all();
         more
     }

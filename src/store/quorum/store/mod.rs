@@ -12,6 +12,7 @@ mod partitions;
 mod reconfigure;
 mod renewals;
 mod router;
+mod shedding;
 mod single_node;
 mod waiters;
 

@@ -1,6 +1,6 @@
 //! The partitions from the view of this server.
 
-use super::QuorumStore;
+use super::{QuorumStore, shedding::SHED_LOG_PERIOD};
 use crate::{
     store::quorum::{
         membership::known::Known,
@@ -15,7 +15,7 @@ use crate::{
         },
     },
     sync::{Mutex, Notify},
-    telemetry::metrics::PartitionMetrics,
+    telemetry::{metrics::PartitionMetrics, seldom::Seldom},
 };
 use std::{ops::Deref, sync::Arc};
 use tokio::time::Instant;
@@ -39,6 +39,7 @@ pub(super) struct Partitions {
     /// When each partition had a leader that this server knew.
     pub(super) all_led_at: Mutex<Option<Instant>>,
     pub(super) metrics: Arc<PartitionMetrics>,
+    pub(super) shed_log: Seldom,
 }
 
 impl Partitions {
@@ -53,7 +54,8 @@ impl Partitions {
     }
 
     pub(super) fn of(each: Box<[Part]>, metrics: Arc<PartitionMetrics>) -> Self {
-        Self { each, led_anew: Notify::new(), all_led_at: Mutex::default(), metrics }
+        let shed_log = Seldom::new(SHED_LOG_PERIOD);
+        Self { each, led_anew: Notify::new(), all_led_at: Mutex::default(), metrics, shed_log }
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Part> {
@@ -82,6 +84,13 @@ impl<C: NodeClient> driver::Partitions for QuorumStore<C> {
             let mut proposer = self.parts[at].proposer.lock();
             if !proposer.may_have_next(node, glance) {
                 continue;
+            }
+            if proposer.lead().is_some_and(|lead| lead.has_acquires()) {
+                let exit = self.exit(at);
+                let now = self.clock.now();
+                if let Some(lead) = proposer.lead() {
+                    lead.admit_acquires(now, &exit);
+                }
             }
             while let Some((tag, request)) = proposer.next(node, self.clock.now(), transfer) {
                 if !take(at, tag, request) {

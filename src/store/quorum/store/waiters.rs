@@ -50,9 +50,12 @@ impl<C: NodeClient> QuorumStore<C> {
     pub(super) async fn claim(&self, name: &LockName, call: Call, claim: Command) -> Answer {
         let sent = Instant::now();
         match self.claim_once(name, call, claim).await {
-            Err(StoreError::Unavailable(_) | StoreError::TooLate | StoreError::OutcomeUnknown(_))
-                if self.part_of(name).local_waiters.lock().claim_failed(call) =>
-            {
+            Err(
+                StoreError::Unavailable(_)
+                | StoreError::Overloaded
+                | StoreError::TooLate
+                | StoreError::OutcomeUnknown(_),
+            ) if self.part_of(name).local_waiters.lock().claim_failed(call) => {
                 Ok(Timed { sent, outcome: AcquireOutcome::Queued.into() })
             }
             answer => answer,

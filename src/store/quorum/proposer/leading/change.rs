@@ -101,7 +101,7 @@ impl Lead {
             self.queue_again(server, waiter, &hash, now, exit);
         }
         for job in std::mem::take(&mut self.behind) {
-            self.run(job, now, exit);
+            self.submit(job, now, exit);
         }
     }
 

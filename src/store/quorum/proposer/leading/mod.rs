@@ -3,12 +3,14 @@
 
 mod change;
 mod classic;
+mod lane;
 mod pending;
 mod recall;
 #[cfg(test)]
 mod tests;
 mod turns;
 
+pub(crate) use lane::Shed;
 pub(crate) use turns::Job;
 
 use super::{delivery::Exit, gathering::Gathering};
@@ -39,6 +41,7 @@ use crate::{
 };
 use change::HandOver;
 use classic::Bridge;
+use lane::AcquireLane;
 use pending::{Pending, Written};
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -73,6 +76,8 @@ pub(crate) struct Lead {
     opened_at: StoreTime,
     /// What batches hold back that no majority has yet.
     written: VecDeque<Written>,
+    /// The acquires that wait, because the nodes are behind.
+    lane: AcquireLane,
     /// Waits for the waiters of the leaders before.
     gathering: Option<Gathering>,
     /// Commands that came meanwhile, and that those waiters come before.
@@ -140,6 +145,7 @@ impl Lead {
             open: Vec::new(),
             opened_at: now,
             written: VecDeque::new(),
+            lane: AcquireLane::default(),
             gathering: None,
             behind: Vec::new(),
             hands_over: None,
@@ -237,6 +243,7 @@ impl Lead {
         !self.open.is_empty()
             || self.is_idle_batch_due(now)
             || !self.leader.has_all(node)
+            || self.has_acquires()
             || self.bridge.as_ref().is_some_and(|bridge| bridge.has_steps())
     }
 
@@ -293,19 +300,28 @@ impl Lead {
     fn write(&mut self, now: StoreTime) {
         let seq = self.leader.write(self.locks.take_changes(self.time.at(now)));
         self.written_at = now;
-        let held = std::mem::take(&mut self.open);
+        let (held, grants) = (std::mem::take(&mut self.open), self.lane.written());
         if !held.is_empty() {
-            self.written.push_back(Written { seq, at: Instant::now(), held });
+            let opened_at = self.opened_at;
+            self.written.push_back(Written { seq, at: Instant::now(), opened_at, grants, held });
         }
     }
 
     /// Takes a node's answer, and lets out what a majority has.
-    pub(crate) fn answered(&mut self, node: usize, purpose: Purpose, answer: Answer, exit: &Exit<'_>) -> Heard {
+    pub(crate) fn answered(
+        &mut self,
+        node: usize,
+        purpose: Purpose,
+        answer: Answer,
+        now: StoreTime,
+        exit: &Exit<'_>,
+    ) -> Heard {
         let heard = self.leader.answered(node, purpose, answer);
         let committed = self.leader.committed();
         while self.written.front().is_some_and(|batch| batch.seq <= committed)
             && let Some(batch) = self.written.pop_front()
         {
+            self.lane.heard(batch.grants, now.since(batch.opened_at), now);
             for held in batch.held {
                 self.let_out(held, exit);
             }

@@ -28,6 +28,10 @@ pub(super) struct Written {
     pub(super) seq: u64,
     /// When it was written.
     pub(super) at: Instant,
+    /// When the first of its turns began, on the server's clock.
+    pub(super) opened_at: StoreTime,
+    /// How many locks it grants to acquires.
+    pub(super) grants: usize,
     pub(super) held: Vec<Pending>,
 }
 
@@ -81,6 +85,7 @@ impl Lead {
             }
         }
         self.refuse_stepped(time, exit);
+        self.refuse_waiting(now, exit);
         for job in self.behind.drain(..) {
             exit.refuse(job.reply_to, time, Refusal::NotLeader);
         }

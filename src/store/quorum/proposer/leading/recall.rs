@@ -143,7 +143,7 @@ mod tests {
         }
         for purpose in sent {
             assert!(matches!(purpose, Purpose::Write { .. }), "{purpose:?}");
-            lead.answered(0, purpose, Answer::Done, &exit);
+            lead.answered(0, purpose, Answer::Done, now, &exit);
         }
         let renewed = now.after(SECOND);
         let lease_id = LeaseId(uuid::Uuid::from_u128(1));

@@ -113,7 +113,7 @@ impl Bench {
         let mut count = 0;
         while let Some((purpose, _)) = self.lead.next(0, START, || unreachable!("no snapshot is wanted")) {
             assert!(matches!(purpose, Purpose::Write { .. }), "{purpose:?}");
-            self.with_exit(|lead, exit| lead.answered(0, purpose, Answer::Done, exit));
+            self.with_exit(|lead, exit| lead.answered(0, purpose, Answer::Done, START, exit));
             count += 1;
         }
         count
@@ -237,6 +237,10 @@ fn handed_over(leases: usize) -> Option<LastEnds> {
             let (command, reply_to) = (command(acquire(number as u128)), ReplyTo::Server(ME, 1));
             let job = Job { lock: HashedName { name, hash: number as u64 }, command, from: ME, not_after, reply_to };
             bench.with_exit(|lead, exit| lead.submit(job, now, exit));
+            if number % 16 == 0 {
+                // Or acquires would wait for room in the lane.
+                bench.write();
+            }
         }
     };
     let renew = |acquire: Acquire| Command::Renew { lease_id: acquire.candidate.lease_id, ttl: None };

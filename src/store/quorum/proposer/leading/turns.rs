@@ -51,8 +51,8 @@ const SLOTS_PER_SWEEP: usize = 256;
 const BEHIND_MAX: usize = 65_536;
 
 impl Lead {
-    /// Carries a command out in memory, or has it wait for waiters that come before it. Its outcome goes to its
-    /// `reply_to` when a majority has it; if this server loses the lead before, the outcome is unknown.
+    /// Carries a command out in memory, or has it wait: for waiters that come before it, or in the lane. Its outcome
+    /// goes to its `reply_to` when a majority has it; if this server loses the lead before, the outcome is unknown.
     pub(crate) fn submit(&mut self, job: Job, now: StoreTime, exit: &Exit<'_>) {
         // All that asks for the lock or ends a wait: of a request that is to be queued again, nothing is known yet.
         let comes_behind = matches!(
@@ -63,12 +63,16 @@ impl Lead {
                 | Command::DropCall(_)
                 | Command::Decline { .. }
         );
-        if self.gathering.is_none() || !comes_behind {
-            self.run(job, now, exit);
-        } else if self.behind.len() < BEHIND_MAX {
-            self.behind.push(job);
+        if self.gathering.is_some() && comes_behind {
+            if self.behind.len() < BEHIND_MAX {
+                self.behind.push(job);
+            } else {
+                exit.refuse(job.reply_to, self.time.at(now), Refusal::Overloaded);
+            }
+        } else if job.command.is_acquire() && !self.may_acquire() {
+            self.wait_in_lane(job, now, exit);
         } else {
-            exit.refuse(job.reply_to, self.time.at(now), Refusal::Overloaded);
+            self.run(job, now, exit);
         }
     }
 
@@ -93,6 +97,7 @@ impl Lead {
             Command::Claim(call, _) => Some(*call),
             _ => None,
         };
+        let is_acquire = command.is_acquire();
         let outcome = if command == Command::View {
             let idle = Lock::default();
             let view = self.locks.find(&lock.name, lock.hash).map_or(&idle, |slot| &slot.lock).view(time);
@@ -100,6 +105,9 @@ impl Lead {
         } else {
             self.turn(&lock, command, (from, time), exit)
         };
+        if is_acquire && matches!(outcome, Outcome::Acquire(AcquireOutcome::Granted(_))) {
+            self.lane.granted();
+        }
         let mut queue_position = QueuePosition { ballot: self.ballot, number: 0, ahead: 0 };
         if let (Some(call), Outcome::Acquire(AcquireOutcome::Queued)) = (call, &outcome) {
             queue_position.number = self.queue_position(&lock, call.request);

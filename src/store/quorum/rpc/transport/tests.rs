@@ -1,5 +1,16 @@
 use super::*;
-use crate::domain::ids::RequestId;
+use crate::domain::{
+    command::{Acquire, Candidate, Command},
+    ids::{Call, CallId, GrantId, LeaseId, RequestId},
+    lease::Terms,
+    name::{Holder, LockName, Metadata},
+};
+use crate::store::{
+    lateness::{AGE_MAX, LATE_MAX},
+    quorum::{paxos::ballot::Ballot, rpc::messages::LIST_MAX},
+};
+use futures_util::FutureExt;
+use std::time::Duration;
 
 const ONE: ServerId = ServerId([1; 12]);
 
@@ -64,4 +75,85 @@ fn the_notices_of_a_frame_are_bounded() {
         other => panic!("{other:?}"),
     });
     assert_eq!(lengths.collect::<Vec<_>>(), [LIST_MAX, 1]);
+}
+
+fn forward(it: &Transport, command: Command) -> Forwarded<'_> {
+    let lead = LeadId { partition: 0, ballot: Ballot::default() };
+    it.forward(ONE, lead, StoreTime::default(), Work::Run(LockName::new("lock").unwrap(), command))
+}
+
+fn acquire() -> Command {
+    let (holder, metadata) = (Holder::default(), Metadata::default());
+    let terms = Terms { fingerprint: 0, ttl: Duration::from_secs(1), holder, metadata, min_token: 0 };
+    let call = Call { request: RequestId(Uuid::nil()), attempt: 1, id: CallId(1) };
+    let candidate = Candidate { lease_id: LeaseId(Uuid::nil()), grant_id: GrantId(Uuid::nil()), attachment: None };
+    Command::Acquire(Acquire { call, terms, wait: false, candidate })
+}
+
+/// The numbers of what one delivery forwards.
+fn delivery(it: &Transport) -> Vec<u64> {
+    it.take(&BTreeSet::new()).into_iter().flat_map(|(_, frames)| frames).filter_map(|it| number_of(&it)).collect()
+}
+
+#[test]
+fn other_commands_pass_acquires_which_go_in_their_order() {
+    const ACQUIRES: u64 = 1_200;
+    let it = Transport::new();
+    let _acquires: Vec<_> = (0..ACQUIRES).map(|_| forward(&it, acquire())).collect();
+    let _release = forward(&it, Command::Release(LeaseId(Uuid::nil())));
+    let mut first = delivery(&it);
+    assert_eq!(first.remove(0), ACQUIRES + 1, "the release");
+    assert!(first.len() as u64 <= ACQUIRES / 2, "one delivery does not take all: {}", first.len());
+    assert!(!it.is_idle());
+    let _view = forward(&it, Command::View);
+    let mut second = delivery(&it);
+    assert_eq!(second.remove(0), ACQUIRES + 2, "the view");
+    let rest: Vec<_> = first.into_iter().chain(second).chain(delivery(&it)).collect();
+    assert_eq!(rest, (1..=ACQUIRES).collect::<Vec<_>>());
+    assert!(delivery(&it).is_empty());
+}
+
+#[test]
+fn acquires_get_half_of_a_delivery_however_much_else_there_is() {
+    const OTHERS: usize = 5_000;
+    let it = Transport::new();
+    let _acquires: Vec<_> = (0..OTHERS).map(|_| forward(&it, acquire())).collect();
+    let _others: Vec<_> = (0..OTHERS).map(|_| forward(&it, Command::View)).collect();
+    assert_eq!(delivery(&it).len(), 2 * OTHERS);
+    assert!(delivery(&it).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_fit_is_refused_at_once() {
+    let it = Transport::new();
+    let mut acquires: Vec<_> = (0..65_536).map(|_| forward(&it, acquire())).collect();
+    let refused = forward(&it, acquire()).reply().now_or_never();
+    assert_eq!(refused, Some(Some((StoreTime::default(), Err(Refusal::Overloaded)))));
+    assert_eq!((it.take_shed(), it.take_shed()), ((0, 1), (0, 0)));
+    assert!(acquires.remove(0).reply().now_or_never().is_none(), "it waits");
+    assert!(forward(&it, Command::View).reply().now_or_never().is_none(), "the other lane has room");
+    assert_eq!(it.take_shed(), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn acquires_that_waited_for_too_long_are_refused_and_not_sent() {
+    let it = Transport::new();
+    let begun = |count: usize| (0..count).map(|_| forward(&it, acquire())).collect::<Vec<_>>();
+    let is_refused = |reply: Forwarded<'_>| match reply.reply().now_or_never() {
+        Some(reply) => reply == Some((StoreTime::default(), Err(Refusal::Overloaded))),
+        None => false,
+    };
+    let mut old = begun(1_500);
+    tokio::time::advance(AGE_MAX + LATE_MAX / 2).await;
+    assert_eq!(delivery(&it).len(), 512, "late for the first time");
+    tokio::time::advance(LATE_MAX / 2).await;
+    let mut young = begun(100);
+    assert_eq!(delivery(&it).len(), 512, "not for long enough");
+    tokio::time::advance(LATE_MAX / 2).await;
+    assert_eq!(delivery(&it), (1_501..=1_600).collect::<Vec<_>>(), "only the young ones");
+    assert_eq!(it.take_shed(), (1_500 - 2 * 512, 0));
+    assert!(is_refused(old.pop().unwrap()) && !is_refused(old.remove(0)) && !is_refused(young.remove(0)));
+    let _unheard = begun(1);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(delivery(&it).is_empty(), "its caller has given up");
 }

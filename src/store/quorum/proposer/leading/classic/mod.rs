@@ -134,7 +134,7 @@ impl Lead {
         now: StoreTime,
         exit: &Exit<'_>,
     ) -> Heard {
-        let Purpose::Classic { number } = purpose else { return self.answered(node, purpose, answer, exit) };
+        let Purpose::Classic { number } = purpose else { return self.answered(node, purpose, answer, now, exit) };
         let state = if let Answer::Classic(state) = &answer { Ok(*state) } else { Err(()) };
         self.stepped(number, state, now, exit);
         if state.is_ok() { Heard::Leads } else { self.leader.answered(node, purpose, answer) }
