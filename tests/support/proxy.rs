@@ -1,4 +1,5 @@
-//! A proxy for Redis that drops all replies from a chosen command on, breaks connections, or delays replies.
+//! A proxy for Redis that drops all replies from a chosen command on, breaks connections, delays replies, or passes on
+//! few bytes in a second.
 #![allow(dead_code, reason = "no test uses all of it")]
 
 use std::{
@@ -15,10 +16,13 @@ use tokio::{
         TcpListener, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
-    sync::{mpsc, watch},
+    sync::{Mutex, mpsc, watch},
     task::JoinHandle,
     time::Instant,
 };
+
+/// What no request contains.
+const NO_WORD: &[u8] = b"a word that no request contains";
 
 /// The state of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,15 +46,22 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// A proxy for this port that drops all replies from the reply to the first command with this name on.
     pub(crate) async fn dropping_replies_from(command: &str, port: u16) -> Self {
-        Self::start(format!("\r\n{command}\r\n").as_bytes(), port, Duration::ZERO).await
+        Self::start(format!("\r\n{command}\r\n").as_bytes(), port, Duration::ZERO, None).await
     }
 
     /// A proxy for this port that delays each reply.
     pub(crate) async fn slow(delay: Duration, port: u16) -> Self {
-        Self::start(b"a word that no request contains", port, delay).await
+        Self::start(NO_WORD, port, delay, None).await
     }
 
-    async fn start(word: &[u8], port: u16, delay: Duration) -> Self {
+    /// A proxy for this port that passes on so many bytes of requests in a second, of all connections together, and
+    /// delays each reply.
+    pub(crate) async fn narrow(bytes_per_second: u32, delay: Duration, port: u16) -> Self {
+        Self::start(NO_WORD, port, delay, Some(bytes_per_second)).await
+    }
+
+    async fn start(word: &[u8], port: u16, delay: Duration, bytes_per_second: Option<u32>) -> Self {
+        let pace = Arc::new(Pace { bytes_per_second, turn: Mutex::default() });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (addr, seen) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
         let (count, word) = (seen.clone(), Arc::<[u8]>::from(word));
@@ -67,7 +78,7 @@ impl Proxy {
                 far.set_nodelay(true).unwrap();
                 let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
                 let (late, on_time) = mpsc::unbounded_channel();
-                spawn_until_broken(&now, requests(near_in, far_out, word.clone(), count.clone()));
+                spawn_until_broken(&now, requests((near_in, far_out), word.clone(), count.clone(), pace.clone()));
                 spawn_until_broken(&now, replies(far_in, late, count.clone(), now.clone(), delay));
                 spawn_until_broken(&now, deliver(on_time, near_out));
             }
@@ -117,9 +128,36 @@ fn spawn_until_broken(state: &watch::Receiver<State>, carry: impl Future<Output 
     });
 }
 
-async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, word: Arc<[u8]>, seen: Arc<AtomicUsize>) {
-    let (mut buffer, mut recent) = (vec![0; 64 * 1024], Vec::new());
+/// How fast requests are passed on.
+struct Pace {
+    bytes_per_second: Option<u32>,
+    /// Held by the connection whose bytes are on their way.
+    turn: Mutex<()>,
+}
+
+impl Pace {
+    /// How many bytes are passed on at a time: with a bound few, so that connections take turns.
+    fn at_a_time(&self) -> usize {
+        if self.bytes_per_second.is_some() { 8 * 1024 } else { 64 * 1024 }
+    }
+
+    async fn passes(&self, bytes: usize) {
+        if let Some(bound) = self.bytes_per_second {
+            let _turn = self.turn.lock().await;
+            tokio::time::sleep(Duration::from_secs_f64(bytes as f64 / f64::from(bound))).await;
+        }
+    }
+}
+
+async fn requests(
+    (mut from, mut to): (OwnedReadHalf, OwnedWriteHalf),
+    word: Arc<[u8]>,
+    seen: Arc<AtomicUsize>,
+    pace: Arc<Pace>,
+) {
+    let (mut buffer, mut recent) = (vec![0; pace.at_a_time()], Vec::new());
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        pace.passes(count).await;
         // A read may end in the middle of the word.
         recent.extend_from_slice(&buffer[..count]);
         let found = recent.windows(word.len()).filter(|part| *part == &*word).count();
