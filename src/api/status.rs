@@ -71,9 +71,7 @@ impl From<LocksError> for Status {
                 return refused("page_token", "must be one that a page of this listing gave");
             }
             LocksError::QueueFull { .. } => (Code::ResourceExhausted, "QUEUE_FULL", Some(RETRY_DELAY)),
-            LocksError::ServerFull { .. } | LocksError::Overloaded => {
-                (Code::ResourceExhausted, "SERVER_FULL", Some(RETRY_DELAY))
-            }
+            LocksError::ServerFull { .. } => (Code::ResourceExhausted, "SERVER_FULL", Some(RETRY_DELAY)),
             LocksError::SessionFull { .. } => (Code::ResourceExhausted, "SESSION_FULL", Some(RETRY_DELAY)),
             LocksError::WatchersFull { .. } => (Code::ResourceExhausted, "WATCHERS_FULL", Some(RETRY_DELAY)),
             LocksError::Shared => (Code::Unavailable, "ATTEMPT_SHARED", Some(RETRY_DELAY)),

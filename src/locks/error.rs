@@ -32,9 +32,6 @@ pub enum LocksError {
         /// The bound.
         max: usize,
     },
-    /// The store grants locks more slowly than they are asked for.
-    #[error("acquires come faster than the store can grant them, and nothing was done: try again later")]
-    Overloaded,
     /// The session has the maximum number of operations in flight, or of leases.
     #[error("{max} {what} on this session already: try again later, or open another session")]
     SessionFull {

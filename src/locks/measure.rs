@@ -32,10 +32,9 @@ fn failure(error: &LocksError) -> AcquireFailure {
             AcquireFailure::Invalid
         }
         LocksError::QueueFull { .. } => AcquireFailure::QueueFull,
-        LocksError::ServerFull { .. }
-        | LocksError::Overloaded
-        | LocksError::SessionFull { .. }
-        | LocksError::WatchersFull { .. } => AcquireFailure::ServerFull,
+        LocksError::ServerFull { .. } | LocksError::SessionFull { .. } | LocksError::WatchersFull { .. } => {
+            AcquireFailure::ServerFull
+        }
         LocksError::Shared => AcquireFailure::Shared,
         LocksError::Forgotten => AcquireFailure::PlaceLost,
         LocksError::Draining => AcquireFailure::Draining,

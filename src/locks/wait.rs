@@ -143,11 +143,7 @@ impl<S: Store> Locks<S> {
         let mut cleanup = Cleanup { store: &*self.store, name, call, armed: true };
         let answer = self.store.run(name, command).await;
         cleanup.armed = !answer.as_ref().is_err_and(StoreError::is_nothing_done);
-        let Timed { mut sent, mut outcome } = match answer {
-            // Another server would ask the same leader.
-            Err(StoreError::Overloaded) => return Err(LocksError::Overloaded),
-            answer => answer?.of()?,
-        };
+        let Timed { mut sent, mut outcome } = answer?.of()?;
         // mutant: waits after it asked
         if let (AcquireOutcome::Queued, Some((waiting, _))) = (&outcome, &waiting) {
             waiting.notify_queued();

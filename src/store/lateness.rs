@@ -5,6 +5,7 @@
 //! than [`AGE_MAX`] and [`LATE_MAX`] together, and whoever is refused learns it as soon. Were new ones refused instead,
 //! those before them would wait until their callers give up.
 
+use crate::domain::limits::COMMAND_WINDOW;
 use std::time::Duration;
 
 /// The age that what waits in a lane should not exceed. Leases with the shortest TTL, 1 s, are renewed after a third of
@@ -13,6 +14,11 @@ pub(crate) const AGE_MAX: Duration = Duration::from_millis(100);
 /// All that is older than [`AGE_MAX`] is refused when the oldest one has been for so long. A burst that is worked off
 /// in this time costs nobody a refusal.
 pub(crate) const LATE_MAX: Duration = Duration::from_millis(100);
+
+const _: () = assert!(
+    AGE_MAX.as_millis() + LATE_MAX.as_millis() < COMMAND_WINDOW.as_millis(),
+    "what waits is refused before it comes too late"
+);
 
 /// Since when a lane is late. `T` is a moment on some clock.
 #[derive(Debug)]

@@ -31,7 +31,7 @@ const TTL: Duration = Duration::from_secs(60);
 pub(crate) struct Counts {
     pub(crate) offered: u64,
     pub(crate) granted: u64,
-    /// With SERVER_FULL.
+    /// With STORE_OVERLOADED, which clients repeat.
     pub(crate) refused: u64,
     /// With other errors, by their reasons.
     pub(crate) failed: BTreeMap<String, u64>,
@@ -104,7 +104,7 @@ fn acquire(session: usize, operation: u64) -> ClientMessage {
 fn note_error(counts: &mut Counts, error: &OperationError) {
     let status = Status::with_details(error.code.into(), error.message.clone(), error.encode_to_vec().into());
     let reason = status.get_details_error_info().map_or_else(|| format!("{error:?}"), |info| info.reason);
-    if reason == "SERVER_FULL" {
+    if reason == "STORE_OVERLOADED" {
         assert!(status.get_details_retry_info().is_some_and(|retry| retry.retry_delay.is_some()), "{status:?}");
         counts.refused += 1;
     } else {

@@ -22,8 +22,7 @@
 //   ABORTED              REQUEST_ENDED      The lease or the wait of the request has ended. Use a new request_id.
 //   RESOURCE_EXHAUSTED   QUEUE_FULL         Nothing was done: too many calls wait for the lock. Repeat later.
 //   RESOURCE_EXHAUSTED   SERVER_FULL        Nothing was done: too many calls wait on this server, or are open on it or
-//                                           on this connection; or locks are acquired faster than Redis can write it.
-//                                           Repeat later, or on another server.
+//                                           on this connection. Repeat later, or on another server.
 //   RESOURCE_EXHAUSTED   SESSION_FULL       Nothing was done: the session has too many operations in flight, or too
 //                                           many leases. Repeat later, or on another session.
 //   RESOURCE_EXHAUSTED   WATCHERS_FULL      Too many Watch streams on this server. Repeat later, or on another server.
