@@ -210,6 +210,9 @@ async fn acquires_leases(store: &QuorumOfOne, stream: usize) -> Vec<Kept> {
         let outcome = Store::run(&**store, &name, Command::Acquire(request)).await.unwrap().outcome;
         assert!(matches!(outcome, Outcome::Acquire(AcquireOutcome::Granted(_))), "{outcome:?}");
         let renewal = Command::RenewKept(lease_id, attachment);
+        // The first renewal is written, and no other one.
+        let done = Store::run(&**store, &name, renewal.clone()).await.unwrap().outcome;
+        assert!(matches!(done, Outcome::Renew(RenewOutcome::Renewed(_))), "{done:?}");
         kept.push(Kept { name, renewal, renewed, valid_until: renewed + VALID });
     }
     kept
@@ -300,28 +303,30 @@ async fn overload(count: usize, way: Duration) -> (Leases, Acquires, f64) {
     (leases, acquires, span.as_secs_f64())
 }
 
-fn assert_kept((leases, acquires, seconds): (Leases, Acquires, f64)) {
+/// None has ended, and no renewal took longer than this.
+fn assert_kept((leases, acquires, seconds): (Leases, Acquires, f64), slowest: Duration) {
     assert_eq!((leases.ended, leases.failed), (0, 0), "{leases:?}");
-    assert!(leases.slowest < TTL / 3, "{leases:?}");
+    assert!(leases.slowest < slowest, "{leases:?}");
     // A lease is renewed at each fourth beat, or at each third one.
     assert!(leases.renewals as f64 > 0.6 * LEASES as f64 * seconds, "{leases:?}");
-    // Acquires do not starve, and nearly all that are not granted are refused in time.
-    assert!(acquires.granted as f64 > 0.7 * CAPACITY as f64 * seconds, "{acquires:?}");
+    // Acquires do not starve, and nearly all that are not granted are refused in time. After 30 s, half of the records
+    // are those of ends.
+    assert!(acquires.granted as f64 > 0.4 * CAPACITY as f64 * seconds, "{acquires:?}");
     assert!(acquires.refused > acquires.offered / 2, "{acquires:?}");
     assert!(acquires.others.is_empty() && acquires.unknown < acquires.offered / 100, "{acquires:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn leases_outlast_ten_times_the_acquires_that_the_node_can_write() {
-    assert_kept(overload(1, Duration::from_micros(500)).await);
+    assert_kept(overload(1, Duration::from_micros(500)).await, Duration::from_millis(400));
 }
 
 #[tokio::test(start_paused = true)]
 async fn they_do_at_a_node_that_answers_after_20_milliseconds() {
-    assert_kept(overload(1, Duration::from_millis(20)).await);
+    assert_kept(overload(1, Duration::from_millis(20)).await, Duration::from_millis(400));
 }
 
 #[tokio::test(start_paused = true)]
 async fn they_do_on_a_server_that_forwards_half_of_its_commands() {
-    assert_kept(overload(2, Duration::from_micros(500)).await);
+    assert_kept(overload(2, Duration::from_micros(500)).await, TTL / 3);
 }

@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU32, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -21,6 +21,8 @@ use tokio::{
     time::Instant,
 };
 
+/// Bytes of requests that are passed on at a time: few, so that connections take turns where there is a bound.
+const AT_A_TIME: usize = 8 * 1024;
 /// What no request contains.
 const NO_WORD: &[u8] = b"a word that no request contains";
 
@@ -41,27 +43,28 @@ pub(crate) struct Proxy {
     seen: Arc<AtomicUsize>,
     state: watch::Sender<State>,
     listening: JoinHandle<()>,
+    pace: Arc<Pace>,
 }
 
 impl Proxy {
     /// A proxy for this port that drops all replies from the reply to the first command with this name on.
     pub(crate) async fn dropping_replies_from(command: &str, port: u16) -> Self {
-        Self::start(format!("\r\n{command}\r\n").as_bytes(), port, Duration::ZERO, None).await
+        Self::start(format!("\r\n{command}\r\n").as_bytes(), port, Duration::ZERO).await
     }
 
     /// A proxy for this port that delays each reply.
     pub(crate) async fn slow(delay: Duration, port: u16) -> Self {
-        Self::start(NO_WORD, port, delay, None).await
+        Self::start(NO_WORD, port, delay).await
     }
 
-    /// A proxy for this port that passes on so many bytes of requests in a second, of all connections together, and
-    /// delays each reply.
-    pub(crate) async fn narrow(bytes_per_second: u32, delay: Duration, port: u16) -> Self {
-        Self::start(NO_WORD, port, delay, Some(bytes_per_second)).await
+    /// Passes on so many bytes of requests in a second from now on, of all connections together.
+    pub(crate) fn narrows(&self, bytes_per_second: u32) {
+        self.pace.bytes_per_second.store(bytes_per_second, Ordering::SeqCst);
     }
 
-    async fn start(word: &[u8], port: u16, delay: Duration, bytes_per_second: Option<u32>) -> Self {
-        let pace = Arc::new(Pace { bytes_per_second, turn: Mutex::default() });
+    async fn start(word: &[u8], port: u16, delay: Duration) -> Self {
+        let pace = Arc::<Pace>::default();
+        let of_all = pace.clone();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (addr, seen) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
         let (count, word) = (seen.clone(), Arc::<[u8]>::from(word));
@@ -78,12 +81,12 @@ impl Proxy {
                 far.set_nodelay(true).unwrap();
                 let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
                 let (late, on_time) = mpsc::unbounded_channel();
-                spawn_until_broken(&now, requests((near_in, far_out), word.clone(), count.clone(), pace.clone()));
+                spawn_until_broken(&now, requests((near_in, far_out), word.clone(), count.clone(), of_all.clone()));
                 spawn_until_broken(&now, replies(far_in, late, count.clone(), now.clone(), delay));
                 spawn_until_broken(&now, deliver(on_time, near_out));
             }
         });
-        Self { addr, seen, state, listening }
+        Self { addr, seen, state, listening, pace }
     }
 
     /// Breaks all connections, and refuses new ones.
@@ -129,20 +132,18 @@ fn spawn_until_broken(state: &watch::Receiver<State>, carry: impl Future<Output 
 }
 
 /// How fast requests are passed on.
+#[derive(Default)]
 struct Pace {
-    bytes_per_second: Option<u32>,
+    /// 0 if there is no bound.
+    bytes_per_second: AtomicU32,
     /// Held by the connection whose bytes are on their way.
     turn: Mutex<()>,
 }
 
 impl Pace {
-    /// How many bytes are passed on at a time: with a bound few, so that connections take turns.
-    fn at_a_time(&self) -> usize {
-        if self.bytes_per_second.is_some() { 8 * 1024 } else { 64 * 1024 }
-    }
-
     async fn passes(&self, bytes: usize) {
-        if let Some(bound) = self.bytes_per_second {
+        let bound = self.bytes_per_second.load(Ordering::SeqCst);
+        if bound > 0 {
             let _turn = self.turn.lock().await;
             tokio::time::sleep(Duration::from_secs_f64(bytes as f64 / f64::from(bound))).await;
         }
@@ -155,7 +156,7 @@ async fn requests(
     seen: Arc<AtomicUsize>,
     pace: Arc<Pace>,
 ) {
-    let (mut buffer, mut recent) = (vec![0; pace.at_a_time()], Vec::new());
+    let (mut buffer, mut recent) = (vec![0; AT_A_TIME], Vec::new());
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
         pace.passes(count).await;
         // A read may end in the middle of the word.

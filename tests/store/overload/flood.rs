@@ -24,7 +24,8 @@ use tonic_types::StatusExt;
 const TICK: Duration = Duration::from_millis(20);
 /// How long the last answers may take.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
-const TTL: Duration = Duration::from_secs(60);
+/// The longest of which renewals are not written: what the flood was granted before costs Redis nothing.
+const TTL: Duration = Duration::from_secs(30);
 
 /// What became of the acquires.
 #[derive(Clone, Debug, Default)]

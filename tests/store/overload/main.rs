@@ -24,7 +24,7 @@ use proxy::Proxy;
 use redis_server::Redis;
 use std::time::Duration;
 use support::{acquire_request, channel, until};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tonic::transport::Channel;
 
 /// What Redis takes in a second, in bytes.
@@ -45,11 +45,14 @@ async fn overload(delay: Duration) {
     let span = Duration::from_secs(number("FENCEPOST_OVERLOAD_SECONDS", 8) as u64);
     let count = number("FENCEPOST_LEASES", 1_000);
     let redis = Redis::start(&[]);
-    let proxy = Proxy::narrow(BYTES_PER_SECOND, delay, redis.port).await;
+    let proxy = Proxy::slow(delay, redis.port).await;
     let server = Server::start_with(&["--store", &proxy.url()]);
     let client = || -> Client { LockServiceClient::new(channel(server.url["http://".len()..].parse().unwrap())) };
     until(|| async { client().acquire(acquire_request("probe", leases::TTL)).await.is_ok() }).await;
     let kept = Leases::acquire(count, client).await;
+    // The first renewal of a lease is written, and no other one.
+    sleep(leases::TTL).await;
+    proxy.narrows(BYTES_PER_SECOND);
     let end = Instant::now() + span;
     let flood = Flood::begin((0..FLOODING).map(|_| client()).collect(), OFFERED_PER_SECOND, end);
     sleep_until(end).await;
