@@ -151,7 +151,7 @@ def rust(facts):
         kind = "&str" if isinstance(value, str) else "u16" if name.endswith("_PORT") else "u32"
         if name.endswith("_MS") or isinstance(value, int) and value >= 1 << 32:
             kind = "u64"
-        elif name.endswith("_BYTES_MAX"):
+        elif name.endswith(("_BYTES_MAX", "_NAMES_MAX")):
             kind = "usize"
         digits = f"{value:_}" if isinstance(value, int) and value >= 10_000 else json.dumps(value)
         line = f"pub const {name}: {kind} = {digits};"

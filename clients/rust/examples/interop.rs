@@ -1,8 +1,12 @@
 //! The driver of the Rust client for `tests/interop`: a line of stdin is a JSON request, a line of stdout its answer.
 //! `tests/interop/README.md` has the protocol. Requests run concurrently.
 
+#[path = "interop/failure.rs"]
+mod failure;
+
+use failure::{Failure, bad_request, closed, failure, loss_name};
 use fencepost_client::{
-    AcquireError, CallError, Client, Held, Holder, LeaseEnd, Lock, LockLost, LossCause, ReleaseError, Status, Tls,
+    Client, Held, LeaseEnd, Lock, LockLost, LockSet, LossCause, Status, Tls,
     raw::{self, v1},
 };
 use serde_json::{Value, json};
@@ -15,15 +19,13 @@ use tokio::sync::{mpsc, oneshot};
 use v1::check_token_response::Status as TokenStatus;
 use v1::watch_response::Kind;
 
-/// An error answer: its kind, its message, and further fields.
-struct Failure(Value);
-
 type Answer = Result<Value, Failure>;
 
 #[derive(Default)]
 struct Driver {
     client: Mutex<Option<Client>>,
     locks: Mutex<HashMap<String, Entry>>,
+    sets: Mutex<HashMap<String, LockSet>>,
     /// Cancels acquires, by the id of their requests.
     cancels: Mutex<HashMap<u64, oneshot::Sender<()>>>,
 }
@@ -83,6 +85,7 @@ impl Driver {
         match text(request, "op")? {
             "open" => self.open(request),
             "acquire" => self.acquire(request).await,
+            "acquire_all" => self.acquire_all(request).await,
             "cancel" => {
                 if let Some(cancel) = locked(&self.cancels).remove(&number(request, "of")) {
                     let _ = cancel.send(());
@@ -90,9 +93,11 @@ impl Driver {
                 Ok(json!({}))
             }
             "valid" => {
-                let held = self.held(request)?;
-                let remaining_ms = u64::try_from(held.valid_for().as_millis()).unwrap_or(u64::MAX);
-                Ok(json!({ "valid": held.is_valid(), "remaining_ms": remaining_ms }))
+                let set = locked(&self.sets).get(text(request, "lock")?).map(|set| (set.is_valid(), set.valid_for()));
+                let of_lock = || self.held(request).map(|held| (held.is_valid(), held.valid_for()));
+                let (valid, left) = set.map_or_else(of_lock, Ok)?;
+                let remaining_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+                Ok(json!({ "valid": valid, "remaining_ms": remaining_ms }))
             }
             "write" => {
                 let held = self.valid(request)?;
@@ -101,7 +106,7 @@ impl Driver {
                 Ok(json!({}))
             }
             "increment" => {
-                self.valid(request)?;
+                self.all_valid(request)?;
                 let path = text(request, "file")?;
                 let value = match fs::read_to_string(path) {
                     Ok(number) => number.trim().parse::<u64>().map_err(|error| bad_request(&error.to_string()))?,
@@ -120,6 +125,7 @@ impl Driver {
                 // Dropped, acquires are withdrawn, and locks are released, in the background.
                 locked(&self.cancels).clear();
                 locked(&self.locks).clear();
+                locked(&self.sets).clear();
                 let client = locked(&self.client).take();
                 if let Some(client) = client {
                     client.flush().await;
@@ -169,18 +175,7 @@ impl Driver {
         for (key, value) in request["metadata"].as_object().into_iter().flatten() {
             acquire = acquire.metadata(key, value.as_str().unwrap_or_default());
         }
-        let (cancel, cancelled) = oneshot::channel();
-        let id = number(request, "id");
-        locked(&self.cancels).insert(id, cancel);
-        let lock = tokio::select! {
-            biased;
-            lock = acquire.into_future() => lock,
-            cancelled = cancelled => {
-                return Err(cancelled.map_or_else(|_| closed(), |()| failure("cancelled", "the acquire was cancelled")));
-            }
-        };
-        locked(&self.cancels).remove(&id);
-        let lock = lock?;
+        let lock = self.unless_cancelled(request, acquire).await?;
         let answer = json!({
             "token": lock.token(),
             "grant_id": lock.grant_id(),
@@ -189,6 +184,49 @@ impl Driver {
         tokio::spawn(tell_changes(label.clone(), lock.held()));
         locked(&self.locks).insert(label, Entry { held: lock.held(), lock: Some(lock) });
         Ok(answer)
+    }
+
+    async fn acquire_all(&'static self, request: &Value) -> Answer {
+        let label = text(request, "lock")?.to_owned();
+        let names = request["names"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let mut acquire = self.client()?.acquire_all(names).wait(millis(request, "wait_ms"));
+        if request["ttl_ms"].is_u64() {
+            acquire = acquire.ttl(millis(request, "ttl_ms"));
+        }
+        let locks = self.unless_cancelled(request, acquire).await?;
+        let tokens = locks.iter().map(|lock| (lock.name().to_owned(), json!(lock.token())));
+        let answer = json!({ "tokens": tokens.collect::<serde_json::Map<_, _>>() });
+        locked(&self.sets).insert(label, locks);
+        Ok(answer)
+    }
+
+    /// Waits for an acquire, until another request cancels it.
+    async fn unless_cancelled<A, T, E>(&self, request: &Value, acquire: A) -> Result<T, Failure>
+    where
+        A: IntoFuture<Output = Result<T, E>>,
+        E: Into<Failure>,
+    {
+        let (cancel, cancelled) = oneshot::channel();
+        let id = number(request, "id");
+        locked(&self.cancels).insert(id, cancel);
+        let acquired = tokio::select! {
+            biased;
+            acquired = acquire.into_future() => acquired,
+            cancelled = cancelled => {
+                return Err(cancelled.map_or_else(|_| closed(), |()| failure("cancelled", "the acquire was cancelled")));
+            }
+        };
+        locked(&self.cancels).remove(&id);
+        acquired.map_err(Into::into)
+    }
+
+    /// Checks a lock or a set.
+    fn all_valid(&self, request: &Value) -> Result<(), Failure> {
+        match locked(&self.sets).get(text(request, "lock")?).map(LockSet::is_valid) {
+            None => self.valid(request).map(drop),
+            Some(true) => Ok(()),
+            Some(false) => Err(failure("lost", "one of the locks is lost")),
+        }
     }
 
     fn held(&self, request: &Value) -> Result<Held, Failure> {
@@ -208,6 +246,11 @@ impl Driver {
 
     async fn release(&self, request: &Value) -> Answer {
         let label = text(request, "lock")?;
+        let set = locked(&self.sets).remove(label);
+        if let Some(set) = set {
+            let released = set.release().await.map_err(|error| Failure::from(error.cause))?;
+            return Ok(json!({ "end": end_name(released.end) }));
+        }
         let lock = locked(&self.locks).get_mut(label).and_then(|entry| entry.lock.take());
         let lock = lock.ok_or_else(|| bad_request(&format!("no lock to release is called {label}")))?;
         Ok(json!({ "end": end_name(lock.release().await?.end) }))
@@ -305,83 +348,4 @@ fn millis(request: &Value, field: &str) -> Duration {
 
 fn end_name(end: Option<LeaseEnd>) -> String {
     raw::end(end).as_str_name().trim_start_matches("LEASE_END_").to_lowercase()
-}
-
-fn loss_name(cause: LossCause) -> String {
-    match cause {
-        LossCause::ReleasedElsewhere => "released".to_owned(),
-        other => format!("{other:?}").to_lowercase(),
-    }
-}
-
-fn failure(kind: &str, message: &str) -> Failure {
-    Failure(json!({ "error": kind, "message": message }))
-}
-
-fn closed() -> Failure {
-    failure("closed", "no client is open")
-}
-
-fn bad_request(message: &str) -> Failure {
-    failure("bad_request", message)
-}
-
-fn refused(code: &str, reason: &str, message: &str) -> Failure {
-    Failure(json!({ "error": "refused", "code": code, "reason": reason, "message": message }))
-}
-
-fn lost_failure(reason: &str, successor_token: Option<u64>, message: &str) -> Failure {
-    Failure(json!({ "error": "lost", "reason": reason, "successor_token": successor_token, "message": message }))
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        bad_request(&error.to_string())
-    }
-}
-
-impl From<LockLost> for Failure {
-    fn from(lost: LockLost) -> Self {
-        lost_failure(&loss_name(lost.cause), lost.successor_token, &lost.to_string())
-    }
-}
-
-impl From<CallError> for Failure {
-    fn from(error: CallError) -> Self {
-        if error.is_outcome_unknown() {
-            return failure("outcome_unknown", &error.to_string());
-        }
-        refused(error.code().name(), &error.reason().unwrap_or_default(), &error.to_string())
-    }
-}
-
-impl From<ReleaseError> for Failure {
-    fn from(error: ReleaseError) -> Self {
-        match error {
-            ReleaseError::Refused { cause } => cause.into(),
-            other => failure("outcome_unknown", &other.to_string()),
-        }
-    }
-}
-
-impl From<AcquireError> for Failure {
-    fn from(error: AcquireError) -> Self {
-        let message = error.to_string();
-        let busy = |kind, holders: &[Holder], waiters| {
-            let holder = holders.first().map(|holder| &holder.label);
-            Self(json!({ "error": kind, "message": message, "holder": holder, "waiters": waiters }))
-        };
-        match &error {
-            AcquireError::Contended { holders, waiters, .. } => busy("contended", holders, *waiters),
-            AcquireError::TimedOut { holders, waiters, .. } => busy("timed_out", holders, *waiters),
-            AcquireError::Invalid { .. } => refused("INVALID_ARGUMENT", "INVALID_FIELD", &message),
-            AcquireError::Exhausted { .. } => refused("RESOURCE_EXHAUSTED", "", &message),
-            AcquireError::Ended => refused("ABORTED", "REQUEST_ENDED", &message),
-            AcquireError::Overtaken => refused("ABORTED", "OVERTAKEN", &message),
-            AcquireError::LostOnArrival { .. } => lost_failure("silence", None, &message),
-            AcquireError::OutcomeUnknown { .. } => failure("outcome_unknown", &message),
-            AcquireError::Unavailable { source } | AcquireError::Refused { source } => source.clone().into(),
-            _ => refused("INTERNAL", "", &message),
-        }
-    }
 }

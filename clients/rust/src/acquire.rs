@@ -107,6 +107,17 @@ impl Acquire {
         self
     }
 
+    /// The same request for another lock.
+    pub(crate) fn named(mut self, lock_name: &str) -> Self {
+        lock_name.clone_into(&mut self.request.lock_name);
+        self
+    }
+
+    /// Sleeps on the client's runtime. Dropped, it has no effect.
+    pub(crate) async fn sleep(&self, pause: Duration) {
+        self.client.shared.core.sleep(pause).await;
+    }
+
     /// Dropped at any await, it leaves cleanups and releases running in the background.
     async fn acquire(self) -> Result<Lock, AcquireError> {
         let wait_until = Moment::now().plus(self.wait);

@@ -19,6 +19,8 @@ pub const WAIT_MAX: Duration = Duration::from_millis(facts::WAIT_MAX_MS);
 pub const RETRY_FOR_DEFAULT: Duration = Duration::from_millis(facts::RETRY_FOR_MS);
 /// The maximum length of a lock name in bytes of UTF-8. The minimum is 1.
 pub const NAME_BYTES_MAX: usize = facts::NAME_BYTES_MAX;
+/// The maximum number of locks of one [`LockSet`](crate::LockSet).
+pub const SET_NAMES_MAX: usize = facts::SET_NAMES_MAX;
 /// The maximum length of a holder label in bytes of UTF-8.
 pub const HOLDER_BYTES_MAX: usize = facts::HOLDER_BYTES_MAX;
 /// The maximum size of the metadata of a request in bytes, keys and values together.

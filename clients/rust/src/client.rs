@@ -1,6 +1,7 @@
 //! The client and its builder.
 
 use crate::acquire::{Acquire, AcquireError};
+use crate::acquire_all::AcquireAll;
 use crate::address::{AddressError, ServerAddress, is_loopback};
 use crate::bearer::Bearer;
 use crate::bounds::RETRY_FOR_DEFAULT;
@@ -101,6 +102,44 @@ impl Client {
             Err(AcquireError::Contended { .. }) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Prepares to acquire several locks together, all of them or none: set options, then await it. Names are 1 to 64;
+    /// one that is given twice counts once.
+    ///
+    /// The locks are acquired one after another, in the order of the bytes of their names, in which all clients acquire
+    /// them: so no two calls wait for each other in a circle. It is not one step: others see that some are held, and
+    /// those are held while later ones are waited for. [`try_all`](Self::try_all) does not do that.
+    ///
+    /// ```no_run
+    /// # async fn example(client: fencepost_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// let locks = client.acquire_all(["accounts/7", "accounts/9"]).wait(Duration::from_secs(60)).await?;
+    /// for lock in &locks {
+    ///     println!("{} {}", lock.name(), lock.token()); // send each token with the writes under its lock
+    /// }
+    /// locks.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn acquire_all<I>(&self, names: I) -> AcquireAll
+    where
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        AcquireAll::new(self, names.into_iter().map(Into::into).collect(), false)
+    }
+
+    /// Prepares to acquire several locks when all of them are free at the same moment. It never waits for one lock
+    /// while it holds another: it tries to acquire all, and if one is not free it gives back what it has and tries
+    /// again after a random pause of up to a second, until [`wait`](AcquireAll::wait) is over. So it holds up nobody,
+    /// and it may come too late again and again if the locks are rarely free. Then it fails with
+    /// [`AcquireError::Contended`] as the cause.
+    pub fn try_all<I>(&self, names: I) -> AcquireAll
+    where
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        AcquireAll::new(self, names.into_iter().map(Into::into).collect(), true)
     }
 
     /// Renews a lease that was acquired through [`calls`](Self::calls) or handed over by another process.

@@ -111,6 +111,8 @@ pub const TLS_CLIENT_CERTIFICATE_REFUSED: &str = "the server refused the client 
 /// Follows the error of a call whose last try got no answer, and a semicolon; {} is what a server
 /// answered to an earlier try: code, reason in brackets, colon, message.
 pub const LAST_ANSWER: &str = "the last answer was {}";
+/// The maximum number of locks that one call acquires together.
+pub const SET_NAMES_MAX: usize = 64;
 /// Why a lock is lost: no renewal got through in time, or the process was paused.
 pub const LOST_SILENCE: &str = "its validity ended before a renewal arrived";
 /// Why a lock is lost: the server reports that the TTL passed without a renewal.

@@ -45,6 +45,7 @@
 //! has a lease id.
 
 mod acquire;
+mod acquire_all;
 mod address;
 mod attempts;
 mod bearer;
@@ -67,6 +68,7 @@ mod held;
 mod keeper;
 mod lease;
 mod lock;
+mod lock_set;
 mod operation;
 mod operations;
 mod outbox;
@@ -91,6 +93,7 @@ mod validity;
 mod values;
 
 pub use acquire::{Acquire, AcquireError};
+pub use acquire_all::{AcquireAll, AcquireAllError};
 pub use address::{AddressError, ServerAddress};
 pub use client::{Client, ClientBuilder, ConfigError};
 pub use clock::Moment;
@@ -98,6 +101,7 @@ pub use code::Code;
 pub use error::{CallError, FieldViolation};
 pub use held::{Held, StatusChanges};
 pub use lock::Lock;
+pub use lock_set::{LockSet, ReleaseAllError};
 pub use release::{ReleaseError, Released};
 pub use run::RunError;
 pub use status::{LockLost, LossCause, Status};

@@ -55,15 +55,20 @@ impl Lock {
     /// Retried with the same ids while the outcome is unknown, up to the client's bound. Dropped, it goes on in the
     /// background. If the lock is lost already, this returns at once with what is known of its end.
     pub async fn release(self) -> Result<Released, ReleaseError> {
-        let mut lock = self;
-        if let Some(lost) = lock.held.state.lost(Moment::now()) {
-            // Dropping it releases what the server may still have.
-            return Ok(lost.into());
-        }
         // The release is sent before the first await.
-        let releasing = lock.start_release();
-        drop(lock);
-        releasing.finish().await
+        match self.begin_release() {
+            Ok(releasing) => releasing.finish().await,
+            Err(known) => Ok(known),
+        }
+    }
+
+    /// Sends the release. `Err` has how a lock ended that is lost already.
+    pub(crate) fn begin_release(mut self) -> Result<Releasing, Released> {
+        if let Some(lost) = self.held.state.lost(Moment::now()) {
+            // Dropping it releases what the server may still have.
+            return Err(lost.into());
+        }
+        Ok(self.start_release())
     }
 
     /// Stops renewing the lease and hands it to the caller, who must now renew and release it. Its `ttl` is the

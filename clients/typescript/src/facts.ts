@@ -103,6 +103,8 @@ export const TLS_CLIENT_CERTIFICATE_REFUSED = "the server refused the client cer
 // Follows the error of a call whose last try got no answer, and a semicolon; {} is what a server
 // answered to an earlier try: code, reason in brackets, colon, message.
 export const LAST_ANSWER = "the last answer was {}";
+// The maximum number of locks that one call acquires together.
+export const SET_NAMES_MAX = 64;
 // Why a lock is lost: no renewal got through in time, or the process was paused.
 export const LOST_SILENCE = "its validity ended before a renewal arrived";
 // Why a lock is lost: the server reports that the TTL passed without a renewal.

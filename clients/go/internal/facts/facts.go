@@ -164,6 +164,9 @@ const TLSClientCertificateRefused = "the server refused the client certificate"
 // server answered to an earlier try: code, reason in brackets, colon, message.
 const LastAnswer = "the last answer was {}"
 
+// SetNamesMax: The maximum number of locks that one call acquires together.
+const SetNamesMax = 64
+
 // LostSilence: Why a lock is lost: no renewal got through in time, or the process was paused.
 const LostSilence = "its validity ended before a renewal arrived"
 

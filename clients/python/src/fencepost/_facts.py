@@ -107,6 +107,8 @@ TLS_CLIENT_CERTIFICATE_REFUSED: Final[str] = "the server refused the client cert
 # Follows the error of a call whose last try got no answer, and a semicolon; {} is what a server
 # answered to an earlier try: code, reason in brackets, colon, message.
 LAST_ANSWER: Final[str] = "the last answer was {}"
+# The maximum number of locks that one call acquires together.
+SET_NAMES_MAX: Final[int] = 64
 # Why a lock is lost: no renewal got through in time, or the process was paused.
 LOST_SILENCE: Final[str] = "its validity ended before a renewal arrived"
 # Why a lock is lost: the server reports that the TTL passed without a renewal.

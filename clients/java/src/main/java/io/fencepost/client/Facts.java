@@ -187,6 +187,9 @@ public final class Facts {
      */
     public static final String LAST_ANSWER = "the last answer was {}";
 
+    /** The maximum number of locks that one call acquires together. */
+    public static final int SET_NAMES_MAX = 64;
+
     /** Why a lock is lost: no renewal got through in time, or the process was paused. */
     public static final String LOST_SILENCE = "its validity ended before a renewal arrived";
 
