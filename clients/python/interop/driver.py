@@ -12,6 +12,7 @@ import queue
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 import protocol
@@ -26,6 +27,7 @@ class Driver:
     def __init__(self) -> None:
         self.client: fencepost.Client | None = None
         self.locks: dict[str, fencepost.Lock] = {}
+        self.sets: dict[str, fencepost.LockSet] = {}
         self.main_is_free = True
         self.in_main: int | None = None
         """The acquire that the main thread runs, which a signal may end."""
@@ -40,17 +42,32 @@ class Driver:
         self.client = fencepost.Client(**protocol.client_options(request))
         return {}
 
+    def held(self, request: Request) -> fencepost.Lock | fencepost.LockSet:
+        label = request["lock"]
+        return self.locks.get(label) or self.sets[label]
+
     def acquire(self, request: Request) -> Answer:
+        with self.cancellable(request):
+            lock = self.opened().acquire(request["name"], **protocol.acquire_options(request))
+        self.locks[request["lock"]] = lock
+        return protocol.granted(lock)
+
+    def acquire_all(self, request: Request) -> Answer:
+        with self.cancellable(request):
+            locks = self.opened().acquire_all(request["names"], **protocol.acquire_all_options(request))
+        self.sets[request["lock"]] = locks
+        return {"tokens": locks.tokens}
+
+    @contextmanager
+    def cancellable(self, request: Request) -> Iterator[None]:
         is_main = threading.current_thread() is threading.main_thread()
         try:
             if is_main:
                 self.in_main = request["id"]
-            lock = self.opened().acquire(request["name"], **protocol.acquire_options(request))
+            yield
         finally:
             if is_main:
                 self.in_main = None
-        self.locks[request["lock"]] = lock
-        return protocol.granted(lock)
 
     def cancel(self, request: Request) -> Answer:
         self.interrupt(request["of"])
@@ -61,16 +78,16 @@ class Driver:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def valid(self, request: Request) -> Answer:
-        return protocol.valid(self.locks[request["lock"]])
+        return protocol.valid(self.held(request))
 
     def write(self, request: Request) -> Answer:
         return protocol.append(self.locks[request["lock"]], request["file"])
 
     def increment(self, request: Request) -> Answer:
-        return protocol.increment(self.locks[request["lock"]], request["file"])
+        return protocol.increment(self.held(request), request["file"])
 
     def release(self, request: Request) -> Answer:
-        return {"end": self.locks[request["lock"]].release().end.value}
+        return {"end": self.held(request).release().end.value}
 
     def get(self, request: Request) -> Answer:
         return protocol.info(self.opened().get(request["name"]))
@@ -127,7 +144,7 @@ def main() -> None:
 
     def read() -> None:
         for request in requests():
-            if request["op"] == "acquire" and driver.main_is_free:
+            if request["op"] in ("acquire", "acquire_all") and driver.main_is_free:
                 driver.main_is_free = False
                 for_main.put(request)
             else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import protocol
@@ -19,6 +21,7 @@ class Driver:
     def __init__(self) -> None:
         self.client: aio.Client | None = None
         self.locks: dict[str, aio.Lock] = {}
+        self.sets: dict[str, aio.LockSet] = {}
         self.acquires: dict[int, asyncio.Task[Any]] = {}
         self.watches: set[asyncio.Task[None]] = set()
 
@@ -31,16 +34,31 @@ class Driver:
         self.client = aio.Client(**protocol.client_options(request))
         return {}
 
+    def held(self, request: Request) -> aio.Lock | aio.LockSet:
+        label = request["lock"]
+        return self.locks.get(label) or self.sets[label]
+
     async def acquire(self, request: Request) -> Answer:
+        with self.cancellable(request):
+            lock = await self.opened().acquire(request["name"], **protocol.acquire_options(request))
+        self.locks[request["lock"]] = lock
+        return protocol.granted(lock)
+
+    async def acquire_all(self, request: Request) -> Answer:
+        with self.cancellable(request):
+            locks = await self.opened().acquire_all(request["names"], **protocol.acquire_all_options(request))
+        self.sets[request["lock"]] = locks
+        return {"tokens": locks.tokens}
+
+    @contextmanager
+    def cancellable(self, request: Request) -> Iterator[None]:
         task = asyncio.current_task()
         assert task is not None
         self.acquires[request["id"]] = task
         try:
-            lock = await self.opened().acquire(request["name"], **protocol.acquire_options(request))
+            yield
         finally:
             del self.acquires[request["id"]]
-        self.locks[request["lock"]] = lock
-        return protocol.granted(lock)
 
     async def cancel(self, request: Request) -> Answer:
         task = self.acquires.get(request["of"])
@@ -49,16 +67,16 @@ class Driver:
         return {}
 
     async def valid(self, request: Request) -> Answer:
-        return protocol.valid(self.locks[request["lock"]])
+        return protocol.valid(self.held(request))
 
     async def write(self, request: Request) -> Answer:
         return protocol.append(self.locks[request["lock"]], request["file"])
 
     async def increment(self, request: Request) -> Answer:
-        return protocol.increment(self.locks[request["lock"]], request["file"])
+        return protocol.increment(self.held(request), request["file"])
 
     async def release(self, request: Request) -> Answer:
-        released = await self.locks[request["lock"]].release()
+        released = await self.held(request).release()
         return {"end": released.end.value}
 
     async def get(self, request: Request) -> Answer:

@@ -16,6 +16,7 @@ from fencepost import aio
 Request = Mapping[str, Any]
 Answer = dict[str, Any]
 Lock = fencepost.Lock | aio.Lock
+LockSet = fencepost.LockSet | aio.LockSet
 
 _writes = threading.Lock()
 
@@ -57,6 +58,13 @@ def acquire_options(request: Request) -> dict[str, Any]:
     return options
 
 
+def acquire_all_options(request: Request) -> dict[str, Any]:
+    options: dict[str, Any] = {"wait": request.get("wait_ms", 0) / 1000}
+    if "ttl_ms" in request:
+        options["ttl"] = request["ttl_ms"] / 1000
+    return options
+
+
 def granted(lock: Lock) -> Answer:
     return {"token": lock.token, "grant_id": lock.grant_id, "previous_end": lock.previous_end.value}
 
@@ -74,20 +82,20 @@ def event(it: fencepost.Event) -> None:
     write({"event": "watch", "kind": it.kind.value, "name": it.name, "token": it.token, "holder": it.holder})
 
 
-def _if_valid(lock: Lock, act: Callable[[], Answer]) -> Answer:
+def _if_valid(lock: Lock | LockSet, act: Callable[[], Answer]) -> Answer:
     if lock.valid():
         return act()
     loss = lock.loss
     return {
         "ok": False,
         "error": "lost",
-        "message": f"{lock.name} is not held",
+        "message": f"{lock!r} is not held",
         "reason": loss.reason.value if loss else "released",
         "successor_token": loss.successor_token if loss else None,
     }
 
 
-def valid(lock: Lock) -> Answer:
+def valid(lock: Lock | LockSet) -> Answer:
     return {"valid": lock.valid(), "remaining_ms": round(lock.remaining() * 1000)}
 
 
@@ -102,7 +110,7 @@ def append(lock: Lock, path: str) -> Answer:
     return _if_valid(lock, act)
 
 
-def increment(lock: Lock, path: str) -> Answer:
+def increment(lock: Lock | LockSet, path: str) -> Answer:
     """Adds 1 to the number in a file, if the lock is valid."""
     file = Path(path)
 
@@ -117,6 +125,9 @@ def increment(lock: Lock, path: str) -> Answer:
 def error(request: Request, failure: BaseException) -> Answer:
     answer: Answer = {"id": request.get("id"), "ok": False, "message": str(failure)}
     match failure:
+        case fencepost.NotAllAcquired():
+            back: Answer = {"message": str(failure), "name": failure.name, "given_back": list(failure.given_back)}
+            return error(request, failure.cause) | back
         case fencepost.Contended() | fencepost.TimedOut():
             kind = "contended" if isinstance(failure, fencepost.Contended) else "timed_out"
             holder = failure.holders[0].holder if failure.holders else None

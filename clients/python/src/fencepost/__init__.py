@@ -16,12 +16,15 @@ from fencepost._calls import Watch
 from fencepost._client import Client
 from fencepost._core.options import Tls, Token
 from fencepost._lock import Lock, LostEvent
+from fencepost._lock_set import LockSet
 from fencepost.errors import (
     ClientClosed,
     Contended,
     FencepostError,
     FieldViolation,
     LockLost,
+    NotAllAcquired,
+    NotAllReleased,
     OutcomeUnknown,
     Refused,
     StaleToken,
@@ -56,9 +59,12 @@ __all__ = [
     "Lock",
     "LockInfo",
     "LockLost",
+    "LockSet",
     "Loss",
     "LossReason",
     "LostEvent",
+    "NotAllAcquired",
+    "NotAllReleased",
     "OutcomeUnknown",
     "Refused",
     "Released",

@@ -8,20 +8,26 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
+from typing import Protocol
 
 from fencepost._core.clock import now
 from fencepost._core.events import write
 from fencepost._core.lease import Lease
-from fencepost._core.outcome import known_end, lost_at_exit, lost_error
+from fencepost._core.outcome import lost_at_exit, lost_error, settled
 from fencepost._threads import Driver
 from fencepost.errors import FencepostError, LockLost
 from fencepost.types import LeaseEnd, Loss, Released
 
 
+class _CanBeLost(Protocol):
+    @property
+    def loss(self) -> object: ...
+
+
 class LostEvent:
     """Whether a lock is lost. Like a ``threading.Event`` that only the client sets. It keeps the lock."""
 
-    def __init__(self, lock: Lock, ended: threading.Event) -> None:
+    def __init__(self, lock: _CanBeLost, ended: threading.Event) -> None:
         self._lock = lock
         self._ended = ended
 
@@ -53,11 +59,12 @@ class Lock:
         previous_end: LeaseEnd,
         on_lost: Callable[[Loss], None] | None,
         on_at_risk: Callable[[], None] | None,
+        on_end: Callable[[Lease], None] | None = None,
     ) -> None:
+        # "on_end" is for the set that the lock belongs to. It is called at any end, by the engine: it must not block.
         self._client = client  # a client lives as long as its locks
         self._driver = driver
         self._lease = lease
-        self._released: Released | None = None
         self.holder = holder
         """The label that others see."""
         self.previous_end = previous_end
@@ -66,13 +73,15 @@ class Lock:
         """Set when the lock is lost or released."""
 
         # The lease refers to these, and not to the lock, so that a lock that is forgotten is collected.
-        def on_end(ended: threading.Event = self._ended) -> None:
-            ended.set()
+        def ended(event: threading.Event = self._ended) -> None:
+            event.set()
+            if on_end is not None:
+                on_end(lease)
             loss = lease.lost
             if loss is not None and on_lost is not None:
                 driver.callback(lease, partial(on_lost, loss))
 
-        driver.watch(lease, on_end, on_at_risk)
+        driver.watch(lease, ended, on_at_risk)
         self._complete = True
 
     @property
@@ -132,17 +141,16 @@ class Lock:
             Refused: the server refused the call. The lease ends by its TTL.
         """
         self._driver.check_use()
-        loss = self.loss
-        if self._released is None and loss is not None:
-            self._driver.give_up(self._lease)
-            self._released = known_end(loss)
-        if self._released is None:
-            done = self._driver.release(self._lease)
-            if done.error is not None:
-                raise done.error
-            self._released = done.result
-        assert self._released is not None
-        return self._released
+        self._driver.check(self._lease)
+        known = settled(self._lease, self._driver.give_up)
+        if known is not None:
+            return known
+        done = self._driver.release(self._lease)
+        if done.error is not None:
+            raise done.error
+        assert done.result is not None
+        self._lease.result = done.result
+        return done.result
 
     def __enter__(self) -> Lock:
         return self

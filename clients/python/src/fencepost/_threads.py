@@ -15,7 +15,7 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -37,7 +37,7 @@ from fencepost._greenlets import check_threads
 from fencepost._probe import Looks
 from fencepost._streams import Stream
 from fencepost._waits import Pending, Wait
-from fencepost.errors import ClientClosed, Refused
+from fencepost.errors import ClientClosed, FencepostError, Refused
 from fencepost.v1 import lock_pb2 as pb
 
 # The longest sleep of the worker: timers of Python do not count suspend, so this bounds the time in which
@@ -120,12 +120,15 @@ class Driver:
         if self.is_over:
             raise ClientClosed("the interpreter ends: close the client before that, for example in a with statement")
 
-    def acquire(self, request: pb.AcquireRequest, take: Callable[[Acquire], ResultT]) -> ResultT:
+    def acquire(
+        self, request: pb.AcquireRequest, take: Callable[[Acquire], ResultT], pending: Pending | None = None
+    ) -> ResultT:
         """Waits for the result of an acquire, and returns what ``take`` makes of it. Interrupted at any point before
-        its return, it withdraws the request, or releases the lease, in the background.
+        its return, it withdraws the request, or releases the lease, in the background. :meth:`stop` ends the wait for
+        a ``pending`` of the caller.
         """
         self.check_use()
-        pending = Pending()
+        pending = pending or Pending()
         try:
             self._ask(partial(self._start, pending, request), pending)
             acquire = pending.result()
@@ -141,6 +144,8 @@ class Driver:
     def _start(self, pending: Pending, request: pb.AcquireRequest) -> None:
         if self._engine.closed:
             raise ClientClosed
+        if pending.stopped is not None:
+            raise pending.stopped
         pending.acquire = Acquire(self._engine, request, now(), pending.end)
 
     def _withdraw(self, pending: Pending) -> None:
@@ -148,18 +153,44 @@ class Driver:
         if acquire is not None and (acquire.lease is None or not acquire.lease.released):
             acquire.abandon(now())
 
+    def stop(self, pending: Pending, error: FencepostError) -> None:
+        """Ends the wait for an acquire with an error, unless it is over, and withdraws the request in the background.
+        May be called by the engine.
+        """
+        self._ask(partial(self._stop, pending, error))
+
+    @staticmethod
+    def _stop(pending: Pending, error: FencepostError) -> None:
+        pending.stopped = error
+        if pending.acquire is not None and pending.acquire.lease is None:
+            pending.acquire.abandon(now(), error)
+
     def release(self, lease: Lease) -> Release:
         """Waits for the result of a release. Interrupted, it goes on in the background."""
+        return self.release_all([lease])[0]
+
+    def release_all(self, leases: Sequence[Lease]) -> list[Release]:
+        """Starts releases in this order, and waits for the results of all. Interrupted, they go on in the
+        background.
+        """
         self.check_use()
-        wait = Wait()
+        waits = [Wait() for _ in leases]
         releases: list[Release] = []
+
+        def start() -> None:
+            for lease, wait in zip(leases, waits, strict=True):
+                releases.append(self._engine.start_release(lease, now(), wait.end))
+
         try:
-            self._ask(lambda: releases.append(self._engine.start_release(lease, now(), wait.end)), wait)
-            wait.wait()
+            for first in waits[:1]:
+                self._ask(start, first)
+            for wait in waits:
+                wait.wait()
         except BaseException:
-            self.drop(lease)
+            for lease in leases:
+                self.drop(lease)
             raise
-        return releases[0]
+        return releases
 
     def give_up(self, lease: Lease) -> None:
         """Releases a lost lease in the background."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from fencepost._core.acquire import Acquire
+from fencepost.errors import FencepostError
 
 
 class Wait:
@@ -36,6 +37,8 @@ class Pending(Wait):
     def __init__(self) -> None:
         super().__init__()
         self.acquire: Acquire | None = None
+        self.stopped: FencepostError | None = None
+        """Why nobody wants the lock any more, before its acquire has begun."""
 
     def result(self) -> Acquire:
         self.wait()

@@ -76,6 +76,44 @@ class LockLost(FencepostError):
         return f"{self.name} (token {self.token}) is lost: {_LOSSES[self.reason]}{successor}"
 
 
+class NotAllAcquired(FencepostError):
+    """Several locks were asked for together, and one of them was not acquired, or was lost before the last one was. All
+    others were given back.
+    """
+
+    def __init__(self, count: int, name: str, cause: FencepostError, given_back: tuple[str, ...]) -> None:
+        super().__init__(count, name, cause, given_back)
+        self.count = count
+        """The number of locks that were asked for."""
+        self.name = name
+        """The lock that was not acquired, or that was lost."""
+        self.cause = cause
+        """Why: :class:`Contended`, :class:`TimedOut`, :class:`LockLost`, or another error of an acquire."""
+        self.given_back = given_back
+        """The locks that were acquired and given back, in this order. If no server has confirmed that, the client goes
+        on to release them in the background."""
+        self.__cause__ = cause
+
+    def __str__(self) -> str:
+        back = f"given back: {', '.join(self.given_back)}" if self.given_back else "none was held"
+        return f"the {self.count} locks were not acquired, because of {self.name}: {self.cause}; {back}"
+
+
+class NotAllReleased(FencepostError):
+    """Several locks were released together, and the release of some is not confirmed. The others are released."""
+
+    def __init__(self, names: tuple[str, ...], cause: FencepostError) -> None:
+        super().__init__(names, cause)
+        self.names = names
+        """The locks whose release is not confirmed. They are free after their TTL at the latest."""
+        self.cause = cause
+        """Why the first of them is not: :class:`OutcomeUnknown` or :class:`Refused`."""
+        self.__cause__ = cause
+
+    def __str__(self) -> str:
+        return f"the release of {', '.join(self.names)} is not confirmed: {self.cause}"
+
+
 class OutcomeUnknown(FencepostError):
     """The server may or may not have applied the call, and the time for retries is over.
 

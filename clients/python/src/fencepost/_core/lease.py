@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from fencepost._core.timers import Timer
 from fencepost._core.validity import Reading, overdue_at
-from fencepost.types import Loss
+from fencepost.types import Loss, Released
 from fencepost.v1 import lock_pb2 as pb
 
 
@@ -29,6 +29,7 @@ class Lease:
         "on_end",
         "reattached",
         "released",
+        "result",
         "timer",
         "token",
         "ttl",
@@ -46,6 +47,8 @@ class Lease:
         self.lost: Loss | None = None
         self.released = False
         """Whether a release was started."""
+        self.result: Released | None = None
+        """The result of its release, once that is known."""
         self.at_risk = False
         """Whether a renewal has failed since the last one that succeeded."""
         self.attempt = 1

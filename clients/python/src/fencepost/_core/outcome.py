@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fencepost._core.convert import loss_reason
 from fencepost._core.lease import Lease
 from fencepost.errors import LockLost
@@ -13,6 +15,16 @@ def known_end(loss: Loss) -> Released:
     if loss.reason is LossReason.SILENCE:
         return Released(LeaseEnd.UNSPECIFIED)  # no server has reported an end
     return Released(LeaseEnd(loss.reason.value), loss.successor_token)
+
+
+def settled(lease: Lease, give_up: Callable[[Lease], None]) -> Released | None:
+    """Returns the result of a release that needs no answer: it is known already, or the lock is lost. What the server
+    may still have of a lost lease is given up.
+    """
+    if lease.result is None and lease.lost is not None:
+        give_up(lease)
+        lease.result = known_end(lease.lost)
+    return lease.result
 
 
 def lost_at_exit(loss: Loss | None, released: Released | None) -> Loss | None:

@@ -14,5 +14,6 @@ If the lock is lost, the body of ``async with client.lock(...)`` is cancelled, a
 from fencepost.aio._calls import Watch
 from fencepost.aio._client import Client
 from fencepost.aio._lock import Lock
+from fencepost.aio._lock_set import LockSet
 
-__all__ = ["Client", "Lock", "Watch"]
+__all__ = ["Client", "Lock", "LockSet", "Watch"]

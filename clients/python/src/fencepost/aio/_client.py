@@ -10,11 +10,14 @@ from datetime import timedelta
 from types import TracebackType
 
 from fencepost._core import convert, options, requests, timing
+from fencepost._core.clock import now
 from fencepost._core.options import AsyncToken, Tls
+from fencepost._core.together import Asked
 from fencepost.aio._calls import Calls, Watch
 from fencepost.aio._lock import Lock
+from fencepost.aio._lock_set import Collector, LockSet
 from fencepost.aio._tasks import Driver
-from fencepost.errors import Contended
+from fencepost.errors import Contended, LockLost
 from fencepost.types import LockInfo, Loss, TokenCheck
 
 
@@ -161,6 +164,72 @@ class Client:
             )
         except Contended:
             return None
+
+    async def acquire_all(
+        self,
+        names: Iterable[str],
+        *,
+        ttl: float | timedelta | None = None,
+        wait: float | timedelta = 0,
+        holder: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        on_lost: Callable[[LockLost], None] | None = None,
+    ) -> LockSet:
+        """Acquires several locks together: all of them, or none.
+
+        The locks are acquired one after another, in the order of the bytes of their names, in which all clients acquire
+        them: so no two calls wait for each other in a circle. It is not one step: others see that some are held, and
+        those are held while later ones are waited for. :meth:`try_all` does not do that.
+
+        Fails, and gives back what it has, when one is not acquired, and when one is lost while later ones are waited
+        for. Cancelled, it gives back what it has in the background.
+
+        Args:
+            names: 1 to 64 names of locks; one that is given twice counts once.
+            ttl: How long each lease lasts without a renewal; see :meth:`acquire`.
+            wait: How long to wait for all of them in sum, in seconds: 0 (do not wait) to 1 h.
+            holder: The label for these locks, in place of the client's.
+            metadata: Shown with the holder of each lock: at most 4 KiB.
+            on_lost: Called once, when the first lock of the set is lost, by the event loop.
+
+        Raises:
+            NotAllAcquired: the error names the lock and what was given back; its cause is what :meth:`acquire` raises.
+            ClientClosed: the client was closed, or this process was forked after it was made.
+        """
+        return await self._together(names, ttl, wait, holder, metadata, on_lost).acquire()
+
+    async def try_all(
+        self,
+        names: Iterable[str],
+        *,
+        ttl: float | timedelta | None = None,
+        wait: float | timedelta = 0,
+        holder: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        on_lost: Callable[[LockLost], None] | None = None,
+    ) -> LockSet | None:
+        """Acquires several locks together when all of them are free at the same moment; returns None if they were not
+        within ``wait``.
+
+        It never waits for one lock while it holds another: it tries to acquire all, and if one is not free it gives
+        back what it has and tries again after a random pause of up to a second. So it holds up nobody, and it may come
+        too late again and again if the locks are rarely free. Arguments and errors: see :meth:`acquire_all`.
+        """
+        return await self._together(names, ttl, wait, holder, metadata, on_lost).acquire_by_tries()
+
+    def _together(
+        self,
+        names: Iterable[str],
+        ttl: float | timedelta | None,
+        wait: float | timedelta,
+        holder: str | None,
+        metadata: Mapping[str, str] | None,
+        on_lost: Callable[[LockLost], None] | None,
+    ) -> Collector:
+        label = self._options.holder if holder is None else holder
+        convert.callback(on_lost, "on_lost")
+        asked = Asked(names, ttl, wait, label, metadata, now())
+        return Collector(self, self._driver, asked, label, on_lost)
 
     async def get(self, name: str) -> LockInfo:
         """Returns the state of a lock: its holders, the time left, the number of waiters."""

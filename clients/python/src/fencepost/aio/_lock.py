@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +12,8 @@ from types import TracebackType
 from fencepost._core.clock import now
 from fencepost._core.events import write
 from fencepost._core.lease import Lease
-from fencepost._core.outcome import known_end, lost_at_exit, lost_error
+from fencepost._core.outcome import lost_at_exit, lost_error, settled
+from fencepost.aio._body import Body
 from fencepost.aio._tasks import Driver
 from fencepost.errors import FencepostError, LockLost
 from fencepost.types import LeaseEnd, Loss, Released
@@ -37,12 +37,13 @@ class Lock:
         previous_end: LeaseEnd,
         on_lost: Callable[[Loss], None] | None,
         on_at_risk: Callable[[], None] | None,
+        on_end: Callable[[Lease], None] | None = None,
     ) -> None:
+        # "on_end" is for the set that the lock belongs to. It is called at any end, by the engine.
         self._client = client  # a client lives as long as its locks
         self._driver = driver
         self._lease = lease
-        self._released: Released | None = None
-        self._body = _Body(lease)
+        self._body = _Body(lease, on_end)
         self.holder = holder
         """The label that others see."""
         self.previous_end = previous_end
@@ -106,17 +107,16 @@ class Lock:
             Refused: the server refused the call. The lease ends by its TTL.
         """
         self._driver.check_use()
-        loss = self.loss
-        if self._released is None and loss is not None:
-            self._driver.give_up(self._lease)
-            self._released = known_end(loss)
-        if self._released is None:
-            done = await self._driver.release(self._lease)
-            if done.error is not None:
-                raise done.error
-            self._released = done.result
-        assert self._released is not None
-        return self._released
+        self._driver.check(self._lease)
+        known = settled(self._lease, self._driver.give_up)
+        if known is not None:
+            return known
+        done = await self._driver.release(self._lease)
+        if done.error is not None:
+            raise done.error
+        assert done.result is not None
+        self._lease.result = done.result
+        return done.result
 
     async def __aenter__(self) -> Lock:
         self.check()
@@ -151,20 +151,16 @@ class Lock:
             self._driver.forget(lease)
 
 
-class _Body:
+class _Body(Body):
     """The body of the statement that holds a lock: a task to cancel when the lock is lost.
 
     The lease refers to it, and not to the lock, so that a lock that is forgotten is collected.
     """
 
-    def __init__(self, lease: Lease) -> None:
-        self.ended = asyncio.Event()
-        """Set when the lock is lost or released."""
+    def __init__(self, lease: Lease, on_end: Callable[[Lease], None] | None) -> None:
+        super().__init__()
         self._lease = lease
-        self._loop = asyncio.get_running_loop()
-        self._task: asyncio.Task[object] | None = None
-        self._cancels_before = 0
-        self._cancelled = False
+        self._on_end = on_end
 
     def watch(self, on_lost: Callable[[Loss], None] | None, on_at_risk: Callable[[], None] | None) -> None:
         """Runs code of the user in turns of its own; the event loop reports its errors."""
@@ -174,48 +170,13 @@ class _Body:
         if self._lease.is_over:
             self._end(on_lost)
 
-    def enter(self) -> None:
-        self._task = asyncio.current_task()
-        self._cancels_before = _cancelling(self._task)
-
-    def leave(self) -> bool:
-        """Returns whether somebody else has cancelled the task, as far as can be known. That cancellation goes on."""
-        task, self._task = self._task, None
-        # As in asyncio.timeout.
-        return not self._cancelled or _uncancel(task) > self._cancels_before
-
     def _end(self, on_lost: Callable[[Loss], None] | None) -> None:
         self.ended.set()
+        if self._on_end is not None:
+            self._on_end(self._lease)
         loss = self._lease.lost
         if loss is None:
             return
-        # In a turn of its own: the body may have found out by itself, and a task that cancels itself would be
-        # interrupted at its next await, wherever that is.
-        self._call_soon(self._cancel)
+        self.cancel_soon(self._lease.name)
         if on_lost is not None:
             self._call_soon(partial(on_lost, loss))
-
-    def _cancel(self) -> None:
-        if self._task is not None and not self._cancelled:
-            self._cancelled = True
-            self._task.cancel(f"{self._lease.name} is lost")
-
-    def _call_soon(self, call: Callable[[], None]) -> None:
-        self._loop.call_soon(call)
-
-
-if sys.version_info >= (3, 11):
-
-    def _cancelling(task: asyncio.Task[object] | None) -> int:
-        return 0 if task is None else task.cancelling()
-
-    def _uncancel(task: asyncio.Task[object] | None) -> int:
-        return 0 if task is None else task.uncancel()
-
-else:
-    # Python 3.10 does not count cancellations: one of somebody else at the same moment is taken for the loss.
-    def _cancelling(_task: asyncio.Task[object] | None) -> int:
-        return 0
-
-    def _uncancel(_task: asyncio.Task[object] | None) -> int:
-        return 0

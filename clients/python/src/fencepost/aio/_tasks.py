@@ -7,7 +7,7 @@ import inspect
 import logging
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -38,7 +38,7 @@ from fencepost._core.release import Release
 from fencepost._core.session import Session
 from fencepost._greenlets import check_asyncio
 from fencepost._probe import Looks
-from fencepost.errors import ClientClosed, Refused
+from fencepost.errors import ClientClosed, FencepostError, Refused
 from fencepost.v1 import lock_pb2 as pb
 
 # Timers of asyncio do not count suspend: this bounds the time in which a lease that ended meanwhile is noticed.
@@ -113,13 +113,16 @@ class Driver:
         elif self._loop is not loop:
             raise ClientClosed("this client was used in another event loop: make a client in each loop")
 
-    async def acquire(self, request: pb.AcquireRequest) -> Acquire:
-        """Waits for the result of an acquire. Cancelled, it withdraws the request in the background."""
+    async def acquire(self, request: pb.AcquireRequest, started: Callable[[Acquire], None] = lambda _: None) -> Acquire:
+        """Waits for the result of an acquire. Cancelled, it withdraws the request in the background. :meth:`stop` ends
+        the wait of the acquire that ``started`` is told.
+        """
         self.check_use()
         if self._engine.closed:
             raise ClientClosed
         done = asyncio.Event()
         acquire = Acquire(self._engine, request, now(), done.set)
+        started(acquire)
         self._changed()
         try:
             await done.wait()
@@ -131,12 +134,33 @@ class Driver:
 
     async def release(self, lease: Lease) -> Release:
         """Waits for the result of a release. Cancelled, it goes on in the background."""
+        return (await self.release_all([lease]))[0]
+
+    async def release_all(self, leases: Sequence[Lease]) -> list[Release]:
+        """Starts releases in this order, before it first waits, and waits for the results of all. Cancelled, they go
+        on in the background.
+        """
         self.check_use()
-        done = asyncio.Event()
-        release = self._engine.start_release(lease, now(), done.set)
+        waits = [asyncio.Event() for _ in leases]
+        releases = [
+            self._engine.start_release(lease, now(), wait.set) for lease, wait in zip(leases, waits, strict=True)
+        ]
         self._changed()
-        await done.wait()
-        return release
+        for wait in waits:
+            await wait.wait()
+        return releases
+
+    def drop(self, lease: Lease) -> None:
+        """Releases a lease in the background, unless it is released."""
+        if not lease.released:
+            self._engine.release(lease, now())
+            self._changed()
+
+    def stop(self, acquire: Acquire, error: FencepostError) -> None:
+        """Ends the wait for an acquire with an error, unless it is over. The request is withdrawn in the background."""
+        if acquire.lease is None:
+            acquire.abandon(now(), error)
+            self._changed()
 
     def give_up(self, lease: Lease) -> None:
         """Releases a lost lease in the background."""

@@ -58,12 +58,11 @@ class _Fake:
     """What a test does with a lock that it made."""
 
     _lease: Lease
-    _released: Released | None
 
     @property
     def released(self) -> bool:
         """Whether the lock was released: by ``release()``, or at the end of its ``with`` statement."""
-        return self._released is not None
+        return self._lease.result is not None
 
     def lose(self, reason: LossReason = LossReason.REVOKED, successor_token: int | None = None) -> None:
         """Ends the lease, as a server does. Nothing happens if the lock is lost or released already."""
