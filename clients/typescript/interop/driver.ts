@@ -10,6 +10,8 @@ import {
   Contended,
   type Lock,
   LockLost,
+  type LockSet,
+  NotAllAcquired,
   OutcomeUnknown,
   Refused,
   TimedOut,
@@ -27,6 +29,7 @@ class BadRequest extends Error {}
 
 let client: Client | undefined;
 const locks = new Map<string, Lock>();
+const sets = new Map<string, LockSet>();
 const acquires = new Map<number, AbortController>();
 /** A process with pending promises goes on. So what is pending is given up when the input ends; nothing else is. */
 const ending = new AbortController();
@@ -58,6 +61,11 @@ function lockOf(line: Fields): Lock {
   const lock = locks.get(text(line, "lock"));
   if (lock === undefined) throw new BadRequest("there is no such lock");
   return lock;
+}
+
+/** A lock or a set. */
+function heldAs(line: Line): Lock | LockSet {
+  return sets.get(text(line, "lock")) ?? lockOf(line);
 }
 
 function open(line: Line): Fields {
@@ -100,6 +108,23 @@ async function acquire(line: Line): Promise<Fields> {
   }
 }
 
+async function acquireAll(line: Line): Promise<Fields> {
+  const [ttl, wait] = [optionalNumber(line, "ttl_ms"), optionalNumber(line, "wait_ms")];
+  const cancel = new AbortController();
+  acquires.set(line.id, cancel);
+  try {
+    const set = await opened().lockAll(line["names"] as string[], {
+      signal: cancel.signal,
+      ...(ttl !== undefined && { ttl }),
+      ...(wait !== undefined && { wait }),
+    });
+    sets.set(text(line, "lock"), set);
+    return { tokens: Object.fromEntries(set.tokens) };
+  } finally {
+    acquires.delete(line.id);
+  }
+}
+
 function cancel(line: Line): Fields {
   acquires.get(Number(line["of"]))?.abort(new Cancelled());
   return {};
@@ -110,7 +135,7 @@ class Cancelled extends Error {
 }
 
 function valid(line: Line): Fields {
-  const lock = lockOf(line);
+  const lock = heldAs(line);
   return { valid: lock.valid(), remaining_ms: Math.floor(lock.remaining()) };
 }
 
@@ -122,7 +147,7 @@ function append(line: Line): Fields {
 }
 
 function increment(line: Line): Fields {
-  const [lock, file] = [lockOf(line), text(line, "file")];
+  const [lock, file] = [heldAs(line), text(line, "file")];
   lock.throwIfLost();
   let value = 0;
   try {
@@ -135,7 +160,7 @@ function increment(line: Line): Fields {
 }
 
 async function release(line: Line): Promise<Fields> {
-  const { end } = await lockOf(line).release();
+  const { end } = await heldAs(line).release();
   return { end };
 }
 
@@ -185,6 +210,7 @@ function exit(): Fields {
 const OPERATIONS: Readonly<Record<string, (line: Line) => Fields | Promise<Fields>>> = {
   open,
   acquire,
+  acquire_all: acquireAll,
   cancel,
   valid,
   write: append,
@@ -200,6 +226,9 @@ const OPERATIONS: Readonly<Record<string, (line: Line) => Fields | Promise<Field
 
 function failure(error: unknown): Fields {
   const message = error instanceof Error ? error.message : String(error);
+  if (error instanceof NotAllAcquired) {
+    return { ...failure(error.cause), message, name: error.lockName, given_back: error.givenBack };
+  }
   if (error instanceof Contended || error instanceof TimedOut) {
     const kind = error instanceof Contended ? "contended" : "timed_out";
     return { error: kind, message, holder: error.holders[0]?.holder ?? null, waiters: error.waiters };

@@ -12,11 +12,13 @@ import { HOLDER_BYTES_MAX, RETRY_FOR_MS, TOKEN_MAX } from "./facts.js";
 import { HeldLock } from "./held.js";
 import { infoFrom, type LockInfo, type TokenStatus, tokenStatusFrom, type WatchEvent } from "./info.js";
 import type { Lock } from "./lock.js";
+import type { LockSet } from "./lock-set.js";
 import { Log, type Logger } from "./log.js";
 import { release } from "./releasing.js";
 import { type AcquireOptions, request } from "./request.js";
 import { checkToken, Tls, type TlsOptions, Tokens, type TokenSource } from "./security.js";
 import { Servers } from "./servers.js";
+import { type AcquireAllOptions, Together } from "./together.js";
 import { traced } from "./traced.js";
 
 /** Options of a client. */
@@ -98,7 +100,7 @@ export class Client implements AsyncDisposable {
     return traced(() => this.#acquire(name, options));
   }
 
-  async #acquire(name: string, options: AcquireOptions): Promise<Lock> {
+  async #acquire(name: string, options: AcquireOptions, onEnd?: (loss: LockLost) => void): Promise<Lock> {
     const core = this.#core;
     const asked = request(name, options, core.holder);
     const { signal, onWaiting, onAtRisk } = options;
@@ -114,7 +116,7 @@ export class Client implements AsyncDisposable {
     try {
       const acquired = core.awake.during(() => acquiring.run());
       core.acquiring(acquired);
-      return new HeldLock(core, await acquired, onAtRisk);
+      return new HeldLock(core, await acquired, onAtRisk, onEnd);
     } finally {
       core.onClose.delete(stop);
       signal?.removeEventListener("abort", stop);
@@ -145,24 +147,62 @@ export class Client implements AsyncDisposable {
   async using<T>(name: string, ...rest: [Body<T>] | [AcquireOptions, Body<T>]): Promise<T> {
     const [options, body] = rest.length === 1 ? [{}, rest[0]] : rest;
     if (typeof body !== "function") throw mistake("body", "a function", body, "");
-    const lock = await this.lock(name, options);
-    // Read for the body in any case: the lock is then not forgotten, whatever the body refers to.
-    const signal = options.signal ? AbortSignal.any([lock.signal, options.signal]) : lock.signal;
-    let outcome: { value: T } | { error: unknown };
-    try {
-      outcome = { value: await body(lock, signal) };
-    } catch (error) {
-      outcome = { error };
-    }
-    const cause = "error" in outcome ? { cause: outcome.error } : undefined;
-    try {
-      await lock[Symbol.asyncDispose]();
-    } catch (loss) {
-      if (!(loss instanceof LockLost)) throw loss;
-      throw new LockLost(lock.name, lock.token, loss.reason, loss.successorToken, { ...cause, isOwn: loss.isOwn });
-    }
-    if ("error" in outcome) throw outcome.error;
-    return outcome.value;
+    return under(await this.lock(name, options), options.signal, body);
+  }
+
+  /**
+   * Acquires several locks together: all of them, or none. `await using locks = await client.lockAll(names)` releases
+   * them at the end of the block.
+   *
+   * The locks are acquired one after another, in the order of the bytes of their names, in which all clients acquire
+   * them: so no two calls wait for each other in a circle. It is not one step: others see that some are held, and those
+   * are held while later ones are waited for. {@link tryAll} does not do that.
+   *
+   * It fails, and gives back what it has, when one is not acquired, when one is lost while later ones are waited for,
+   * and when `options.signal` aborts.
+   *
+   * @param names 1 to 64 names; one that is given twice counts once
+   * @throws NotAllAcquired with the name of the lock, what was given back, and an error of {@link lock} as its `cause`
+   * @throws ClientClosed if the client is closed, and the reason of `options.signal` when that aborts
+   */
+  lockAll(names: Iterable<string>, options: AcquireAllOptions = {}): Promise<LockSet> {
+    return traced(async () => this.#together(names, options).all());
+  }
+
+  /**
+   * Acquires several locks together when all of them are free at the same moment; resolves with `null` if they were not
+   * within `options.wait`. It never waits for one lock while it holds another: it tries to acquire all, and if one is
+   * not free it gives back what it has and tries again after a random pause of up to a second. So it holds up nobody,
+   * and it may come too late again and again if the locks are rarely free. @throws the other errors of {@link lockAll}
+   */
+  tryAll(names: Iterable<string>, options: AcquireAllOptions = {}): Promise<LockSet | null> {
+    return traced(async () => this.#together(names, options).tries());
+  }
+
+  /**
+   * Acquires several locks as {@link lockAll} does, runs the body, and releases the locks.
+   *
+   * The body's signal aborts when one of the locks is lost, and when `options.signal` aborts.
+   *
+   * @throws LockLost if a lock was lost while the body ran, whatever the body's outcome; an error of the body is its
+   * `cause`. The other errors of {@link lockAll}, before the body runs; and the errors of the body.
+   */
+  usingAll<T>(names: Iterable<string>, body: SetBody<T>): Promise<T>;
+  usingAll<T>(names: Iterable<string>, options: AcquireAllOptions, body: SetBody<T>): Promise<T>;
+  async usingAll<T>(
+    names: Iterable<string>,
+    ...rest: [SetBody<T>] | [AcquireAllOptions, SetBody<T>]
+  ): Promise<T> {
+    const [options, body] = rest.length === 1 ? [{}, rest[0]] : rest;
+    if (typeof body !== "function") throw mistake("body", "a function", body, "");
+    return under(await this.lockAll(names, options), options.signal, body);
+  }
+
+  #together(names: Iterable<string>, options: AcquireAllOptions): Together {
+    checkObject("options", options);
+    const { ttl, wait, signal, holder, metadata } = options;
+    const known = Object.entries({ ttl, wait, signal, holder, metadata }).filter(([, value]) => value !== undefined);
+    return new Together(this.#core, names, Object.fromEntries(known), (...one) => this.#acquire(...one));
   }
 
   /** Reads the state of one lock: a snapshot for people, not to decide whether to write. */
@@ -238,6 +278,35 @@ export class Client implements AsyncDisposable {
 
 /** The work under a lock. */
 export type Body<T> = (lock: Lock, signal: AbortSignal) => T | Promise<T>;
+
+/** The work under several locks. */
+export type SetBody<T> = (locks: LockSet, signal: AbortSignal) => T | Promise<T>;
+
+/** Runs a body under locks that are held, and releases them. */
+async function under<H extends AsyncDisposable & { readonly signal: AbortSignal }, T>(
+  held: H,
+  outer: AbortSignal | undefined,
+  body: (held: H, signal: AbortSignal) => T | Promise<T>,
+): Promise<T> {
+  // Read for the body in any case: the lock is then not forgotten, whatever the body refers to.
+  const signal = outer ? AbortSignal.any([held.signal, outer]) : held.signal;
+  let outcome: { value: T } | { error: unknown };
+  try {
+    outcome = { value: await body(held, signal) };
+  } catch (error) {
+    outcome = { error };
+  }
+  const cause = "error" in outcome ? { cause: outcome.error } : undefined;
+  try {
+    await held[Symbol.asyncDispose]();
+  } catch (loss) {
+    if (!(loss instanceof LockLost)) throw loss;
+    const { lockName, token, reason, successorToken, isOwn } = loss;
+    throw new LockLost(lockName, token, reason, successorToken, { ...cause, isOwn });
+  }
+  if ("error" in outcome) throw outcome.error;
+  return outcome.value;
+}
 
 /** `user@host:pid`, within the bound of labels and without control characters. */
 function defaultHolder(): string {

@@ -106,6 +106,48 @@ const EXPLANATION: Readonly<Record<Exclude<LossReason, "closed">, string>> = {
 };
 
 /**
+ * Several locks were asked for together, and one of them was not acquired, or was lost before the last one was. All
+ * others were given back. `cause` says why: it is `Contended`, `TimedOut`, `LockLost` or another error of an acquire.
+ */
+export class NotAllAcquired extends FencepostError {
+  override readonly name = "NotAllAcquired";
+  /** How many locks were asked for. */
+  readonly count: number;
+  /** The name of the lock that was not acquired, or that was lost. */
+  readonly lockName: string;
+  /**
+   * The locks that were acquired and given back, in this order. If no server has confirmed that, the client goes on to
+   * release them in the background.
+   */
+  readonly givenBack: readonly string[];
+
+  constructor(count: number, lockName: string, givenBack: readonly string[], options: { readonly cause: Error }) {
+    const back = givenBack.length > 0 ? `given back: ${givenBack.join(", ")}` : "none was held";
+    const why = `because of ${lockName}: ${options.cause.message}`;
+    super(`the ${String(count)} locks were not acquired, ${why}; ${back}`, options);
+    this.count = count;
+    this.lockName = lockName;
+    this.givenBack = givenBack;
+  }
+}
+
+/**
+ * Several locks were released together, and the release of some is not confirmed; `cause` says why for the first one.
+ * They are free after their TTL at the latest, and the others are released.
+ */
+export class NotAllReleased extends FencepostError {
+  override readonly name = "NotAllReleased";
+  /** The locks whose release is not confirmed. */
+  readonly lockNames: readonly string[];
+
+  constructor(lockNames: readonly string[], options: { readonly cause: unknown }) {
+    const why = options.cause instanceof Error ? options.cause.message : String(options.cause);
+    super(`the release of ${lockNames.join(", ")} is not confirmed: ${why}`, options);
+    this.lockNames = lockNames;
+  }
+}
+
+/**
  * The servers may or may not have done what was asked: no answer arrived in time. After an acquire, a lease that was
  * granted is released in the background; after a release, the release is repeated until the lease would have ended.
  * `cause` is the error of the last try. If that got no answer and an earlier one did, the message tells that answer, and

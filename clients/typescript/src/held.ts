@@ -17,10 +17,11 @@ export class HeldLock implements Lock {
   #controller: AbortController | undefined;
   #thrown = false;
 
-  constructor(core: Core, lease: Lease, onAtRisk?: (lock: Lock) => void) {
+  /** `onEnd` is for the set that the lock belongs to. It must not refer to the lock. */
+  constructor(core: Core, lease: Lease, onAtRisk?: (lock: Lock) => void, onEnd?: (loss: LockLost) => void) {
     this.#core = core;
     this.#lease = lease;
-    lease.listener = HeldLock.#listener(core, lease, new WeakRef(this), onAtRisk);
+    lease.listener = HeldLock.#listener(core, lease, new WeakRef(this), onAtRisk, onEnd);
     releaseWhenForgotten(this, core, lease);
   }
 
@@ -116,11 +117,13 @@ export class HeldLock implements Lock {
     { name, token }: Lease,
     lock: WeakRef<HeldLock>,
     onAtRisk: ((lock: Lock) => void) | undefined,
+    onEnd: ((loss: LockLost) => void) | undefined,
   ): LeaseListener {
     return {
       lost: (loss) => {
         const held = lock.deref();
         if (held) held.#controller?.abort(loss);
+        onEnd?.(loss);
         if (!loss.isOwn) core.log.warn(loss.message, { lock: name, token });
       },
       atRisk: (cause, remaining) => {

@@ -1,5 +1,5 @@
 /** The client of Fencepost, a lock server with fencing tokens. */
-export { type Body, type CallOptions, Client, type ClientOptions } from "./client.js";
+export { type Body, type CallOptions, Client, type ClientOptions, type SetBody } from "./client.js";
 export {
   ClientClosed,
   Contended,
@@ -7,6 +7,8 @@ export {
   type FieldViolation,
   LockLost,
   type LossReason,
+  NotAllAcquired,
+  NotAllReleased,
   OutcomeUnknown,
   Refused,
   StaleToken,
@@ -15,8 +17,10 @@ export {
 } from "./errors.js";
 export type { LockHolder, LockInfo, Released, TokenStatus, WatchEvent } from "./info.js";
 export type { Lock } from "./lock.js";
+export type { LockSet } from "./lock-set.js";
 export type { Logger, LogFields } from "./log.js";
 export type { AcquireOptions } from "./request.js";
+export type { AcquireAllOptions } from "./together.js";
 export type { TlsOptions, TokenSource } from "./security.js";
 export type { End } from "./wire.js";
 export { VERSION } from "./version.js";
