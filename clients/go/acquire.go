@@ -34,10 +34,18 @@ func (c *Client) TryAcquire(ctx context.Context, name string, options ...Acquire
 }
 
 func (c *Client) acquire(ctx context.Context, name string, options []AcquireOption) (*Lock, error) {
+	return c.acquireWith(ctx, name, chosen(options))
+}
+
+func chosen(options []AcquireOption) acquireOptions {
 	o := acquireOptions{}
 	for _, option := range options {
 		option(&o)
 	}
+	return o
+}
+
+func (c *Client) acquireWith(ctx context.Context, name string, o acquireOptions) (*Lock, error) {
 	request, err := o.request(name, c.settings.holder)
 	if err != nil {
 		return nil, err

@@ -89,6 +89,33 @@ func describe(holders []LockHolder, waiters int) string {
 	return fmt.Sprintf("held by %s, %d waiting", strings.Join(labels, " and "), waiters)
 }
 
+// A NotAllAcquiredError says that several locks were asked for together, and that one of them was not acquired, or was
+// lost before the last one was. All others were given back. It wraps the error of that lock, so it matches what that
+// matches.
+type NotAllAcquiredError struct {
+	// Count is the number of locks that were asked for.
+	Count int
+	// Name is the name of the lock that was not acquired, or that was lost.
+	Name string
+	// Cause is the error of [Client.Acquire], or a [*LostError].
+	Cause error
+	// GivenBack are the names of the locks that were acquired and given back, in this order. If no server has confirmed
+	// that, the client goes on to release them in the background.
+	GivenBack []string
+}
+
+func (e *NotAllAcquiredError) Error() string {
+	back := "none was held"
+	if len(e.GivenBack) > 0 {
+		back = "given back: " + strings.Join(e.GivenBack, ", ")
+	}
+	cause := strings.TrimPrefix(e.Cause.Error(), "fencepost: ")
+	return fmt.Sprintf("fencepost: the %d locks were not acquired, because of %s: %s; %s", e.Count, e.Name, cause, back)
+}
+
+// Unwrap returns the cause.
+func (e *NotAllAcquiredError) Unwrap() error { return e.Cause }
+
 // A LossReason says why a lock is no longer held.
 type LossReason string
 

@@ -10,10 +10,11 @@ import (
 // A lock is forgotten if its program can no longer reach it: an acquire was given up without its context, or a release
 // was left out. The client refers to the lease of a lock alone, so the garbage collector finds out.
 
-// A lockContext is a context of a lock, and keeps the lock: work that has only the context is still under the lock.
+// A lockContext is a context of a lock or of a set of locks, and keeps them: work that has only the context is still
+// under them.
 type lockContext struct {
 	context.Context
-	lock *Lock
+	keeps any
 }
 
 // newLock hands out a lease.

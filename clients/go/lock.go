@@ -61,7 +61,7 @@ func (l *Lock) Err() error { return l.lease.state(clock.Now()).end }
 //
 // The lock is not forgotten as long as something refers to this context, or to one derived from it, or a function of
 // [context.AfterFunc] waits for it. Its Done channel alone does not count.
-func (l *Lock) Context() context.Context { return lockContext{Context: l.lease.ctx, lock: l} }
+func (l *Lock) Context() context.Context { return lockContext{Context: l.lease.ctx, keeps: l} }
 
 // WithContext derives a context that is also done when the lock is no longer held; its cause is that of [Lock.Err]
 // then. Call cancel when the work is done. The lock is not forgotten as long as something refers to the context.
@@ -69,7 +69,7 @@ func (l *Lock) WithContext(parent context.Context) (ctx context.Context, cancel 
 	ctx, cancelCause := context.WithCancelCause(parent)
 	lost := l.lease.ctx
 	stop := context.AfterFunc(lost, func() { cancelCause(context.Cause(lost)) })
-	return lockContext{Context: ctx, lock: l}, func() {
+	return lockContext{Context: ctx, keeps: l}, func() {
 		stop()
 		cancelCause(context.Canceled)
 	}

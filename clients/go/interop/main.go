@@ -30,6 +30,7 @@ type request struct {
 	Token    json.RawMessage   `json:"token"`
 	Lock     string            `json:"lock"`
 	Name     string            `json:"name"`
+	Names    []string          `json:"names"`
 	TTL      *int64            `json:"ttl_ms"`
 	Wait     *int64            `json:"wait_ms"`
 	Metadata map[string]string `json:"metadata"`
@@ -47,12 +48,16 @@ type driver struct {
 	mu     sync.Mutex
 	client *fencepost.Client
 	locks  map[string]*fencepost.Lock
+	sets   map[string]*fencepost.LockSet
 	// acquires are the cancel functions of the acquires in progress.
 	acquires map[int64]context.CancelFunc
 }
 
 func main() {
-	d := &driver{locks: map[string]*fencepost.Lock{}, acquires: map[int64]context.CancelFunc{}}
+	d := &driver{
+		locks: map[string]*fencepost.Lock{}, sets: map[string]*fencepost.LockSet{},
+		acquires: map[int64]context.CancelFunc{},
+	}
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, lineMax)
 	for lines.Scan() {
@@ -66,13 +71,17 @@ func main() {
 			return
 		case "open":
 			d.answer(r.ID, answer{}, d.open(r))
-		case "acquire":
+		case "acquire", "acquire_all":
 			// Registered before the next line is read, which may cancel it.
 			ctx, cancel := context.WithCancel(context.Background())
 			d.mu.Lock()
 			d.acquires[r.ID] = cancel
 			d.mu.Unlock()
-			go d.acquire(ctx, r)
+			if r.Op == "acquire" {
+				go d.acquire(ctx, r)
+			} else {
+				go d.acquireAll(ctx, r)
+			}
 		default:
 			go d.run(r)
 		}
@@ -121,6 +130,10 @@ func (d *driver) answer(id int64, result answer, err error) {
 // describe turns an error into the fields of an answer.
 func describe(err error) answer {
 	fields := answer{"error": "refused", "message": err.Error(), "code": "UNKNOWN", "reason": ""}
+	var notAll *fencepost.NotAllAcquiredError
+	if errors.As(err, &notAll) {
+		fields["name"], fields["given_back"] = notAll.Name, notAll.GivenBack
+	}
 	var (
 		contended *fencepost.ContendedError
 		timedOut  *fencepost.TimedOutError

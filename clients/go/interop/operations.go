@@ -86,6 +86,10 @@ func (d *driver) acquired(ctx context.Context, r request) (*fencepost.Lock, erro
 	if err != nil {
 		return nil, err
 	}
+	return client.Acquire(ctx, r.Name, d.options(r)...)
+}
+
+func (d *driver) options(r request) []fencepost.AcquireOption {
 	options := []fencepost.AcquireOption{
 		fencepost.WithMetadata(r.Metadata),
 		fencepost.WithOnAtRisk(func() { d.print(answer{"event": "at_risk", "lock": r.Lock}) }),
@@ -96,7 +100,49 @@ func (d *driver) acquired(ctx context.Context, r request) (*fencepost.Lock, erro
 	if r.Wait != nil {
 		options = append(options, fencepost.WithWait(time.Duration(*r.Wait)*time.Millisecond))
 	}
-	return client.Acquire(ctx, r.Name, options...)
+	return options
+}
+
+func (d *driver) acquireAll(ctx context.Context, r request) {
+	client, err := d.connected()
+	var set *fencepost.LockSet
+	if err == nil {
+		set, err = client.AcquireAll(ctx, r.Names, d.options(r)...)
+	}
+	d.mu.Lock()
+	d.acquires[r.ID]()
+	delete(d.acquires, r.ID)
+	if err == nil {
+		d.sets[r.Lock] = set
+	}
+	d.mu.Unlock()
+	if err != nil {
+		d.answer(r.ID, nil, err)
+		return
+	}
+	tokens := answer{}
+	for name, lock := range set.All() {
+		tokens[name] = lock.Token()
+	}
+	d.answer(r.ID, answer{"tokens": tokens}, nil)
+}
+
+// held is a lock or a set.
+type held interface {
+	Valid() bool
+	Remaining() time.Duration
+	Err() error
+	Release(ctx context.Context) error
+}
+
+func (d *driver) held(r request) (held, error) {
+	d.mu.Lock()
+	set := d.sets[r.Lock]
+	d.mu.Unlock()
+	if set != nil {
+		return set, nil
+	}
+	return d.lock(r)
 }
 
 func (d *driver) cancel(r request) (answer, error) {
@@ -119,7 +165,7 @@ func (d *driver) lock(r request) (*fencepost.Lock, error) {
 }
 
 func (d *driver) valid(r request) (answer, error) {
-	lock, err := d.lock(r)
+	lock, err := d.held(r)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +189,7 @@ func (d *driver) write(r request) (answer, error) {
 }
 
 func (d *driver) increment(r request) (answer, error) {
-	lock, err := d.lock(r)
+	lock, err := d.held(r)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +211,7 @@ func (d *driver) increment(r request) (answer, error) {
 }
 
 func (d *driver) release(r request) (answer, error) {
-	lock, err := d.lock(r)
+	lock, err := d.held(r)
 	if err != nil {
 		return nil, err
 	}
