@@ -4,6 +4,7 @@ import io.fencepost.v1.CheckTokenRequest;
 import io.fencepost.v1.CheckTokenResponse;
 import io.fencepost.v1.GetRequest;
 import io.fencepost.v1.LockServiceGrpc;
+import java.util.Collection;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
@@ -101,6 +102,34 @@ public final class FencepostClient implements AutoCloseable {
    */
   public Optional<FencedLock> tryAcquire(String name) {
     return acquire(name).tryGet();
+  }
+
+  /**
+   * Prepares to acquire several locks together: all of them, or none. Set options, then call {@link
+   * LockSetRequest#get()}.
+   *
+   * <p>The locks are acquired one after another, in the order of the bytes of their names, in which all clients acquire
+   * them: so no two calls wait for each other in a circle. It is not one step: others see that some are held, and those
+   * are held while later ones are waited for. {@link #tryAll} does not do that.
+   *
+   * @param names 1 to 64 names of locks; one that is given twice counts once
+   * @return a request with the default options: the server's default TTL, no wait
+   */
+  public LockSetRequest acquireAll(Collection<String> names) {
+    return new LockSetRequest(keeper, names, holder, false);
+  }
+
+  /**
+   * Prepares to acquire several locks when all of them are free at the same moment. It never waits for one lock while
+   * it holds another: it tries to acquire all, and if one is not free it gives back what it has and tries again after a
+   * random pause of up to a second, as long as {@link LockSetRequest#waitFor} says. So it holds up nobody, and it may
+   * come too late again and again if the locks are rarely free.
+   *
+   * @param names 1 to 64 names of locks; one that is given twice counts once
+   * @return a request with the default options: the server's default TTL, one try
+   */
+  public LockSetRequest tryAll(Collection<String> names) {
+    return new LockSetRequest(keeper, names, holder, true);
   }
 
   /**

@@ -146,7 +146,7 @@ final class HeldLock implements FencedLock {
     }
   }
 
-  private static LossReason reason(LeaseEnd end) {
+  static LossReason reason(LeaseEnd end) {
     return end == LeaseEnd.UNSPECIFIED ? LossReason.UNKNOWN : LossReason.valueOf(end.name());
   }
 

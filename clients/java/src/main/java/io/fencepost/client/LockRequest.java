@@ -222,7 +222,7 @@ public final class LockRequest {
   }
 
   /** Refuses text that UTF-8 cannot express: it would be sent as another name. */
-  private static String encodable(String text, String what) {
+  static String encodable(String text, String what) {
     if (!StandardCharsets.UTF_8.newEncoder().canEncode(FencepostClient.notNull(text, what))) {
       throw new IllegalArgumentException(what + " must be text that UTF-8 can express, without single surrogates");
     }

@@ -2,11 +2,11 @@ package io.fencepost.client;
 
 import java.util.concurrent.CompletableFuture;
 
-/** The loss of a lock as a stage. Whoever keeps it, or a stage that was made from it, has not forgotten the lock. */
+/** The loss of a lock or a set, as a stage. Whoever keeps it, or a stage made from it, has not forgotten the lock. */
 final class LossStage<T> extends CompletableFuture<T> {
-  private final HeldLock lock;
+  private final Object lock;
 
-  LossStage(HeldLock lock) {
+  LossStage(Object lock) {
     this.lock = lock;
   }
 

@@ -9,6 +9,8 @@ import io.fencepost.client.FencepostClient;
 import io.fencepost.client.LockEvent;
 import io.fencepost.client.LockInfo;
 import io.fencepost.client.LockRequest;
+import io.fencepost.client.LockSet;
+import io.fencepost.client.LockSetRequest;
 import io.fencepost.client.TokenStatus;
 import io.fencepost.client.Tls;
 import io.fencepost.client.Watch;
@@ -17,6 +19,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.Callable;
@@ -28,7 +32,8 @@ import java.util.concurrent.ConcurrentHashMap;
 final class Commands {
   private final Output output;
   private final Map<String, FencedLock> locks = new ConcurrentHashMap<>();
-  private final Map<Long, CompletableFuture<FencedLock>> acquires = new ConcurrentHashMap<>();
+  private final Map<String, LockSet> sets = new ConcurrentHashMap<>();
+  private final Map<Long, CompletableFuture<?>> acquires = new ConcurrentHashMap<>();
   private volatile FencepostClient client;
 
   Commands(Output output) {
@@ -41,6 +46,7 @@ final class Commands {
       Callable<JsonObject> work = switch (operation) {
         case "open" -> done(open(request));
         case "acquire" -> acquire(request);
+        case "acquire_all" -> acquireAll(request);
         case "cancel" -> done(cancel(request));
         default -> () -> run(operation, request);
       };
@@ -69,9 +75,9 @@ final class Commands {
 
   private JsonObject run(String operation, JsonObject request) throws IOException {
     return switch (operation) {
-      case "valid" -> valid(lock(request));
+      case "valid" -> valid(request);
       case "write" -> write(lock(request), path(request));
-      case "increment" -> increment(lock(request), path(request));
+      case "increment" -> increment(request, path(request));
       case "release" -> release(request);
       case "get" -> get(request);
       case "list" -> list(request);
@@ -131,6 +137,35 @@ final class Commands {
     return () -> null;
   }
 
+  private Callable<JsonObject> acquireAll(JsonObject request) {
+    List<String> names = new ArrayList<>();
+    request.getAsJsonArray("names").forEach(name -> names.add(name.getAsString()));
+    LockSetRequest acquire = client.acquireAll(names);
+    if (request.has("ttl_ms")) {
+      acquire.ttl(Duration.ofMillis(request.get("ttl_ms").getAsLong()));
+    }
+    if (request.has("wait_ms")) {
+      acquire.waitFor(Duration.ofMillis(request.get("wait_ms").getAsLong()));
+    }
+    long id = request.get("id").getAsLong();
+    CompletableFuture<LockSet> future = acquire.getAsync();
+    acquires.put(id, future);
+    future.whenComplete((locks, failure) -> {
+      acquires.remove(id);
+      if (failure != null) {
+        output.error(request, failure);
+        return;
+      }
+      sets.put(text(request, "lock"), locks);
+      JsonObject tokens = new JsonObject();
+      locks.tokens().forEach(tokens::addProperty);
+      JsonObject answer = new JsonObject();
+      answer.add("tokens", tokens);
+      output.ok(request, answer);
+    });
+    return () -> null;
+  }
+
   private void granted(JsonObject request, String label, FencedLock lock) {
     locks.put(label, lock);
     JsonObject answer = new JsonObject();
@@ -153,17 +188,20 @@ final class Commands {
   }
 
   private JsonObject cancel(JsonObject request) {
-    CompletableFuture<FencedLock> acquire = acquires.get(request.get("of").getAsLong());
+    CompletableFuture<?> acquire = acquires.get(request.get("of").getAsLong());
     if (acquire != null) {
       acquire.cancel(false);
     }
     return new JsonObject();
   }
 
-  private static JsonObject valid(FencedLock lock) {
+  private JsonObject valid(JsonObject request) {
+    LockSet set = sets.get(text(request, "lock"));
+    boolean valid = set != null ? set.isValid() : lock(request).isValid();
+    Duration remaining = set != null ? set.remaining() : lock(request).remaining();
     JsonObject answer = new JsonObject();
-    answer.addProperty("valid", lock.isValid());
-    answer.addProperty("remaining_ms", lock.remaining().toMillis());
+    answer.addProperty("valid", valid);
+    answer.addProperty("remaining_ms", remaining.toMillis());
     return answer;
   }
 
@@ -173,8 +211,13 @@ final class Commands {
     return new JsonObject();
   }
 
-  private static JsonObject increment(FencedLock lock, Path file) throws IOException {
-    lock.check();
+  private JsonObject increment(JsonObject request, Path file) throws IOException {
+    LockSet set = sets.get(text(request, "lock"));
+    if (set != null) {
+      set.check();
+    } else {
+      lock(request).check();
+    }
     long value = Files.exists(file) ? Long.parseLong(Files.readString(file).strip()) : 0;
     Files.writeString(file, (value + 1) + "\n");
     JsonObject answer = new JsonObject();
@@ -184,7 +227,8 @@ final class Commands {
 
   private JsonObject release(JsonObject request) {
     JsonObject answer = new JsonObject();
-    answer.addProperty("end", lower(lock(request).release()));
+    LockSet set = sets.get(text(request, "lock"));
+    answer.addProperty("end", lower(set != null ? set.release() : lock(request).release()));
     return answer;
   }
 

@@ -2,11 +2,13 @@ package io.fencepost.interop;
 
 import com.google.gson.Gson;
 import com.google.gson.GsonBuilder;
+import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
 import io.fencepost.client.ClientClosedException;
 import io.fencepost.client.ContendedException;
 import io.fencepost.client.HolderInfo;
 import io.fencepost.client.LockLostException;
+import io.fencepost.client.NotAllAcquiredException;
 import io.fencepost.client.OutcomeUnknownException;
 import io.fencepost.client.RefusedException;
 import io.fencepost.client.TimedOutException;
@@ -42,7 +44,13 @@ final class Output {
   }
 
   private static void describe(JsonObject answer, Throwable error) {
-    if (error instanceof ContendedException contended) {
+    if (error instanceof NotAllAcquiredException failed) {
+      JsonArray givenBack = new JsonArray();
+      failed.givenBack().forEach(givenBack::add);
+      answer.addProperty("name", failed.name());
+      answer.add("given_back", givenBack);
+      describe(answer, failed.getCause());
+    } else if (error instanceof ContendedException contended) {
       notFree(answer, "contended", contended.holders(), contended.waiters());
     } else if (error instanceof TimedOutException timedOut) {
       notFree(answer, "timed_out", timedOut.holders(), timedOut.waiters());

@@ -1,0 +1,164 @@
+package io.fencepost.client;
+
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+
+/**
+ * A request for several locks: set options, then {@link #get()}, {@link #tryGet()}, {@link #getAsync()} or {@link
+ * #run}. Nothing is sent before. Not to be shared by threads; each call of these methods is a request of its own.
+ *
+ * <p>It fails, and gives back what it has, when one of the locks is not acquired, and when one is lost while later ones
+ * are waited for.
+ */
+public final class LockSetRequest {
+  private final Keeper keeper;
+  private final List<String> names;
+  private final List<LockRequest> requests;
+  private final boolean byTries;
+  private Duration wait = Duration.ZERO;
+
+  LockSetRequest(Keeper keeper, Collection<String> names, String holder, boolean byTries) {
+    this.keeper = keeper;
+    this.byTries = byTries;
+    this.names = ordered(names);
+    this.requests = this.names.stream().map(name -> new LockRequest(keeper, name, holder)).toList();
+  }
+
+  /** Each name once, sorted by the bytes of UTF-8: Java itself compares UTF-16, which is another order. */
+  static List<String> ordered(Collection<String> names) {
+    Set<String> unique = new LinkedHashSet<>(FencepostClient.notNull(names, "names"));
+    if (unique.isEmpty() || unique.size() > Facts.SET_NAMES_MAX) {
+      String rule = "names must be 1 to " + Facts.SET_NAMES_MAX + " different names, not " + unique.size();
+      throw new IllegalArgumentException(rule);
+    }
+    unique.forEach(name -> LockRequest.encodable(name, "lock name"));
+    return unique.stream().sorted((a, b) -> Arrays.compareUnsigned(bytes(a), bytes(b))).toList();
+  }
+
+  private static byte[] bytes(String name) {
+    return name.getBytes(StandardCharsets.UTF_8);
+  }
+
+  /**
+   * How long each lease lasts without a renewal; see {@link LockRequest#ttl}.
+   *
+   * @param ttl the time
+   * @return this request
+   * @throws IllegalArgumentException if the time is not above 0
+   */
+  public LockSetRequest ttl(Duration ttl) {
+    requests.forEach(request -> request.ttl(ttl));
+    return this;
+  }
+
+  /**
+   * How long to wait for all of the locks in sum.
+   *
+   * @param wait the time: at most 1 h, unless the server is configured otherwise; zero, the default, does not wait
+   * @return this request
+   * @throws IllegalArgumentException if the time is below 0
+   */
+  public LockSetRequest waitFor(Duration wait) {
+    if (FencepostClient.notNull(wait, "wait").isNegative()) {
+      throw new IllegalArgumentException("wait must be 0 or more, not " + wait);
+    }
+    this.wait = wait;
+    return this;
+  }
+
+  /**
+   * The label that others see as the holder, in place of the client's.
+   *
+   * @param label at most 256 bytes of UTF-8 without control characters
+   * @return this request
+   */
+  public LockSetRequest holder(String label) {
+    requests.forEach(request -> request.holder(label));
+    return this;
+  }
+
+  /**
+   * Metadata shown with the holder of each lock. Call it once for each key.
+   *
+   * @param key the key
+   * @param value the value; all keys and values together have at most 4 KiB
+   * @return this request
+   */
+  public LockSetRequest metadata(String key, String value) {
+    requests.forEach(request -> request.metadata(key, value));
+    return this;
+  }
+
+  /**
+   * Acquires all locks, and waits for them as long as {@link #waitFor} says.
+   *
+   * @return the locks; close them
+   * @throws NotAllAcquiredException if one was not acquired, or was lost meanwhile; the others are given back. Its
+   *     cause is an exception of {@link LockRequest#get()}
+   * @throws WaitInterruptedException if the thread is interrupted; the client gives everything back in the background
+   * @throws ClientClosedException if the client is closed
+   */
+  public LockSet get() {
+    CompletableFuture<LockSet> future = getAsync();
+    try {
+      return future.get();
+    } catch (InterruptedException interrupted) {
+      Thread.currentThread().interrupt();
+      if (!future.cancel(false) && !future.isCompletedExceptionally()) {
+        LockSet.releaseAsync(future.join().locks());
+      }
+      String message = "interrupted while waiting for " + String.join(", ", names);
+      throw new WaitInterruptedException(message, interrupted);
+    } catch (ExecutionException failed) {
+      throw Exceptions.rethrown(failed);
+    }
+  }
+
+  /**
+   * Acquires all locks like {@link #get()}.
+   *
+   * @return the locks, or empty if they were not free (after the wait, if one was requested)
+   */
+  public Optional<LockSet> tryGet() {
+    try {
+      return Optional.of(get());
+    } catch (NotAllAcquiredException failed) {
+      if (failed.getCause() instanceof ContendedException || failed.getCause() instanceof TimedOutException) {
+        return Optional.empty();
+      }
+      throw failed;
+    }
+  }
+
+  /**
+   * Acquires all locks without blocking the thread. If the future is cancelled or completed otherwise (such as by
+   * {@link CompletableFuture#orTimeout}), the client gives everything back in the background.
+   *
+   * @return a future of the locks, which fails with the exceptions of {@link #get()}
+   */
+  public CompletableFuture<LockSet> getAsync() {
+    return new Collecting(keeper, names, requests, Wire.nanos(wait), byTries).start();
+  }
+
+  /**
+   * Runs a body under the locks.
+   *
+   * @param body the work
+   * @param <X> the exception that it throws
+   * @throws X if the body fails
+   * @throws LockLostException if one of the locks was lost before the body returned
+   */
+  public <X extends Exception> void run(LockSetBody<X> body) throws X {
+    try (LockSet locks = get()) {
+      body.run(locks);
+    }
+  }
+}
