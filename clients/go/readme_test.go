@@ -4,6 +4,7 @@ package fencepost_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,6 +80,23 @@ func readmeHold(ctx context.Context, client *fencepost.Client, store readmeStore
 	return store.Write(ctx, lock.Token(), order)
 }
 
+// Move writes to two accounts, each under the token of its lock.
+func (s readmeStore) Move(ctx context.Context, from, to uint64) error {
+	return errors.Join(s.write(ctx, from), s.write(ctx, to))
+}
+
+//nolint:errcheck // word by word
+func readmeMove(ctx context.Context, client *fencepost.Client, store readmeStore) error {
+	locks, err := client.AcquireAll(ctx, []string{"accounts/7", "accounts/9"}, fencepost.WithWait(time.Minute))
+	if err != nil {
+		return err
+	}
+	defer locks.Release(ctx)
+	ctx, cancel := locks.WithContext(ctx) // ends when ctx ends, or when one of the locks is lost
+	defer cancel()
+	return store.Move(ctx, locks.Token("accounts/7"), locks.Token("accounts/9"))
+}
+
 // The whole program of the README, with its imports, as a process that is told to end.
 func TestTheProgramOfTheReadmeReleasesItsLockOnSIGTERM(t *testing.T) {
 	t.Parallel()
@@ -118,6 +136,11 @@ func TestTheCodeOfTheReadmeWorks(t *testing.T) {
 	client := newClient(t)
 	must(t, readmeHold(ctx, client, readmeStore{write}, "paid"))
 	next := acquire(t, client, "orders/42")
+	must(t, readmeMove(ctx, client, readmeStore{write}))
+	if len(tokens) != 3 || acquire(t, client, "accounts/9").PreviousEnd() != fencepost.EndReleased {
+		t.Fatalf("tokens %v", tokens)
+	}
+	tokens = tokens[:1]
 	if len(tokens) != 1 || tokens[0] >= next.Token() || next.PreviousEnd() != fencepost.EndReleased {
 		t.Fatalf("tokens %v, the previous end is %v", tokens, next.PreviousEnd())
 	}
