@@ -4,11 +4,11 @@ use super::{
     args::{LockArgs, ServerArgs},
     ask::require_one_store,
     connect::{self, CallKind, failed, reachable},
-    exit::{Failure, NOT_ACQUIRED, UNAVAILABLE, USAGE},
+    exit::{COMMAND_LINE, Failure, NOT_ACQUIRED, UNAVAILABLE, USAGE},
     text, waiting,
 };
 use fencepost_client::{
-    Acquire, AcquireError, Client, Holder, Lock,
+    Acquire, AcquireAllError, AcquireError, Client, Holder, Lock, LockSet,
     raw::v1::{AcquireResponse, LockHolder, acquire_response::Outcome},
 };
 use std::{future::IntoFuture, time::Duration};
@@ -59,6 +59,51 @@ pub(super) async fn acquire(
         }
     };
     result.map_err(|error| not_acquired(&error, lock_name, lock, servers))
+}
+
+/// Acquires several locks within the one wait, or none of them.
+///
+/// Dropped, it gives everything back in the background: await [`cleaned_up`] before the process ends.
+pub(super) async fn acquire_all(
+    client: &Client,
+    lock_names: Vec<String>,
+    lock: &LockArgs,
+    servers: &ServerArgs,
+) -> Result<Vec<Lock>, Failure> {
+    require_one_store(servers).await?;
+    if let Some(any) = lock_names.first().filter(|_| !lock.wait.is_zero()) {
+        reachable(client, any, servers).await?;
+    }
+    let mut acquire = client.acquire_all(lock_names).wait(lock.wait);
+    if let Some(ttl) = lock.ttl {
+        acquire = acquire.ttl(ttl);
+    }
+    if let Some(holder) = &lock.holder {
+        acquire = acquire.holder(holder);
+    }
+    let acquire = lock.metadata.iter().fold(acquire, |acquire, (key, value)| acquire.metadata(key, value));
+    acquire.await.map(LockSet::into_locks).map_err(|error| not_all_acquired(&error, lock, servers))
+}
+
+fn not_all_acquired(error: &AcquireAllError, lock: &LockArgs, servers: &ServerArgs) -> Failure {
+    let back = |names: &[String]| match names {
+        [] => String::new(),
+        names => {
+            format!("; given back: {}", names.iter().map(|name| text::visible(name)).collect::<Vec<_>>().join(", "))
+        }
+    };
+    match error {
+        AcquireAllError::NotAcquired { name, cause, given_back, .. } => {
+            let failure = not_acquired(cause, name, lock, servers).failure;
+            Failure { message: failure.message + &back(given_back), ..failure }
+        }
+        AcquireAllError::Lost { lost, given_back, .. } => {
+            let message = format!("{lost}, before the last lock was acquired{}", back(given_back));
+            Failure::new(NOT_ACQUIRED, message)
+        }
+        AcquireAllError::Names { .. } => Failure::new(COMMAND_LINE, error.to_string()),
+        other => Failure::new(UNAVAILABLE, other.to_string()),
+    }
 }
 
 /// Waits until abandoned requests are withdrawn and dropped locks released.

@@ -16,7 +16,7 @@ const PREFIX: &str = "FENCEPOST_";
 
 /// Variables that are not the server's, and may be set where it starts: those of clients, those that `run` and
 /// `acquire --export` set, those that name programs for tests and `bench`, and those of the compose files.
-const OF_OTHERS: [&str; 13] = [
+const OF_OTHERS: [&str; 15] = [
     "FENCEPOST_SERVER",
     "FENCEPOST_CA",
     "FENCEPOST_CERT",
@@ -25,6 +25,8 @@ const OF_OTHERS: [&str; 13] = [
     "FENCEPOST_LOCK",
     "FENCEPOST_TOKEN",
     "FENCEPOST_GRANT_ID",
+    "FENCEPOST_TOKENS",
+    "FENCEPOST_GRANT_IDS",
     "FENCEPOST_LEASE_ID",
     "FENCEPOST_BIN",
     "FENCEPOST_REDIS_SERVER",

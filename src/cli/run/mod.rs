@@ -2,6 +2,7 @@
 
 mod group;
 mod guard;
+mod holding;
 mod process;
 mod signals;
 mod stderr;
@@ -23,6 +24,7 @@ use clap::Args;
 use fencepost_client::{Client, Lock};
 use fencepost_proto::v1::LeaseEnd;
 use group::Group;
+use holding::Holding;
 pub(super) use signals::{Signals, is_termination};
 use std::{ffi::OsString, process::Command, time::Duration};
 pub(super) use stderr::Stderr;
@@ -43,6 +45,12 @@ const OUT_OF_REACH: &str = "on this system, run cannot find all processes that t
 The command runs in its own process group, with FENCEPOST_TOKEN, FENCEPOST_LOCK and FENCEPOST_GRANT_ID in its \
 environment. It should send the token with every write to the store that the lock protects. run exits with the exit \
 status of the command.
+
+With --also the command runs under several locks, and is stopped when one of them is lost. Each has a token of its \
+own: FENCEPOST_TOKENS and FENCEPOST_GRANT_IDS are JSON objects with those of all locks by name, and the other \
+variables are those of NAME. The locks are acquired in the order of the bytes of their names, in which all clients \
+acquire them, so runs with the same locks do not wait for each other in a circle. Those that are acquired first are \
+held while later ones are waited for.
 
 run renews the lease while the command runs. If that fails, it stops the command and all its descendants before \
 another holder can get the lock: with SIGTERM when a quarter of the TTL is left (at most 10 s), and with SIGKILL \
@@ -66,6 +74,11 @@ lock was not acquired; 126 the command cannot be executed; 127 the command was n
 pub(crate) struct RunArgs {
     /// Name of the lock
     name: String,
+
+    /// Name of a further lock to hold at the same time; may be repeated. All are acquired, within one --wait, or none
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["min_token", "request_id"])]
+    also: Vec<String>,
+
     #[command(flatten)]
     lock: LockArgs,
     #[command(flatten)]
@@ -88,58 +101,87 @@ pub(super) async fn run(args: RunArgs) -> Result<u8, Failure> {
 }
 
 async fn locked(client: &Client, args: &RunArgs, signals: &mut Signals) -> Result<u8, Failure> {
-    let mut acquiring = Box::pin(acquiring::acquire(client, &args.name, &args.lock, &args.servers));
-    let lock = loop {
+    let mut acquiring = Box::pin(acquire(client, args));
+    let locks = loop {
         tokio::select! {
             biased;
-            acquired = &mut acquiring => break acquired.map_err(|refused| refused.failure)?,
+            acquired = &mut acquiring => break acquired?,
             signal = signals.next() => if is_termination(signal) {
                 return Err(Failure::silent(SIGNAL.saturating_add(signal as u8)));
             },
         }
     };
     let (terminal, stderr) = (Terminal::on_stdin(), Stderr::new());
-    let mut group = match start(args, &lock, &terminal) {
+    let mut group = match start(args, &locks, &terminal) {
         Ok(group) => group,
         Err(failure) => {
-            release(lock, &stderr).await;
+            release_all(locks, &stderr).await;
             return Err(failure);
         }
     };
     if !group.reaches_descendants() {
         stderr.write_message(WARNING, OUT_OF_REACH);
     }
-    let outcome = Supervisor::new(lock.held(), &mut group, signals, &terminal, &stderr).run().await;
+    let outcome = Supervisor::new(Holding::of(&locks), &mut group, signals, &terminal, &stderr).run().await;
     // The supervisor has written the message of a failure.
     match outcome {
         Outcome::Exited(status) => {
-            release(lock, &stderr).await;
+            release_all(locks, &stderr).await;
             Ok(status)
         }
         Outcome::LeaseLost => {
-            release(lock, &stderr).await;
+            release_all(locks, &stderr).await;
             Err(Failure::silent(LEASE_LOST))
         }
         Outcome::StillRuns => {
-            lock.detach();
+            locks.into_iter().for_each(Lock::detach);
             Err(Failure::silent(LEASE_LOST))
         }
     }
 }
 
-fn start(args: &RunArgs, lock: &Lock, terminal: &Terminal) -> Result<Group, Failure> {
+/// Acquires the lock, or all of them.
+async fn acquire(client: &Client, args: &RunArgs) -> Result<Vec<Lock>, Failure> {
+    let RunArgs { name, also, lock, servers, .. } = args;
+    if also.is_empty() {
+        let acquired = acquiring::acquire(client, name, lock, servers).await;
+        return acquired.map(|lock| vec![lock]).map_err(|refused| refused.failure);
+    }
+    let names = std::iter::once(name).chain(also).cloned().collect();
+    acquiring::acquire_all(client, names, lock, servers).await
+}
+
+fn start(args: &RunArgs, locks: &[Lock], terminal: &Terminal) -> Result<Group, Failure> {
     let mut words = args.command.iter();
     // clap requires at least one word.
     let program = words.next().ok_or_else(|| Failure::new(USAGE, "no command to run"))?;
     let mut command = Command::new(program);
+    command.args(words);
+    // The one of the name that stands first on the command line, wherever its turn was.
+    if let Some(lock) = locks.iter().find(|lock| lock.name() == args.name) {
+        command.env("FENCEPOST_TOKEN", lock.token().to_string());
+        command.env("FENCEPOST_LOCK", lock.name());
+        command.env("FENCEPOST_GRANT_ID", lock.grant_id());
+    }
     command
-        .args(words)
-        .env("FENCEPOST_TOKEN", lock.token().to_string())
-        .env("FENCEPOST_LOCK", lock.name())
-        .env("FENCEPOST_GRANT_ID", lock.grant_id())
+        .env("FENCEPOST_TOKENS", by_name(locks, |lock| lock.token().to_string()))
+        .env("FENCEPOST_GRANT_IDS", by_name(locks, |lock| lock.grant_id().to_owned()))
         // The command must not see the secret of another lease.
         .env_remove("FENCEPOST_LEASE_ID");
     Group::start(&mut command, |leader| terminal.give_to(leader))
+}
+
+/// A JSON object with a text for each lock name: tokens are texts in all JSON of this program.
+fn by_name(locks: &[Lock], value: impl Fn(&Lock) -> String) -> String {
+    let fields = locks.iter().map(|lock| (lock.name().to_owned(), value(lock).into()));
+    serde_json::Value::Object(fields.collect()).to_string()
+}
+
+/// Releases the locks whose leases are still valid, the last one first. A failure is reported.
+async fn release_all(locks: Vec<Lock>, stderr: &Stderr) {
+    for lock in locks.into_iter().rev() {
+        release(lock, stderr).await;
+    }
 }
 
 /// Releases the lock if the lease is still valid. Returns whether it was held until then. A failure is reported.

@@ -56,9 +56,9 @@ pub(super) fn named(processes: &[Process]) -> String {
 }
 
 /// Says that they still run: `process 7 (sh) still runs under token 5`.
-pub(super) fn still_runs(processes: &[Process], token: u64) -> String {
+pub(super) fn still_runs(processes: &[Process], tokens: &str) -> String {
     let verb = if processes.len() > 1 { "run" } else { "runs" };
-    format!("{} still {verb} under token {token}", named(processes))
+    format!("{} still {verb} under {tokens}", named(processes))
 }
 
 #[cfg(test)]
@@ -71,12 +71,12 @@ mod tests {
 
     #[test]
     fn a_message_names_some_processes_and_counts_the_others() {
-        assert_eq!(still_runs(&[process(7, "sh")], 5), "process 7 (sh) still runs under token 5");
+        assert_eq!(still_runs(&[process(7, "sh")], "token 5"), "process 7 (sh) still runs under token 5");
         let two = [process(7, "sh"), process(8, "")];
-        assert_eq!(still_runs(&two, 5), "process 7 (sh) and process group 8 still run under token 5");
+        assert_eq!(still_runs(&two, "token 5"), "process 7 (sh) and process group 8 still run under token 5");
         let many: Vec<_> = (1..=7).map(|pid| process(pid, "a")).collect();
         assert!(named(&many).ends_with("process 5 (a) and 2 more"), "{}", named(&many));
-        assert_eq!(still_runs(&[], 5), "a process that run cannot see still runs under token 5");
+        assert_eq!(still_runs(&[], "token 5"), "a process that run cannot see still runs under token 5");
         assert_eq!(process(7, "a\u{202e}b\n").to_string(), r"process 7 (a\u{202e}b\n)");
     }
 }

@@ -94,7 +94,7 @@ impl Supervisor<'_> {
             [] => "although it was killed".to_owned(),
             _ => format!("because run may not stop {}", named(refused)),
         };
-        let living = still_runs(living, self.held.token());
+        let living = still_runs(living, &self.held.tokens());
         self.error(&format!("{living}, {why}: the lock is kept until it has exited"));
     }
 

@@ -6,6 +6,7 @@
 use super::{
     group::{Event, Group},
     guard::{Action, Guard},
+    holding::Holding,
     process::{named, still_runs},
     signals::{Signals, is_for_group},
     stderr::Stderr,
@@ -38,7 +39,7 @@ pub(super) enum Outcome {
 }
 
 pub(super) struct Supervisor<'a> {
-    pub(super) held: Held,
+    pub(super) held: Holding,
     pub(super) group: &'a mut Group,
     pub(super) signals: &'a mut Signals,
     pub(super) terminal: &'a Terminal,
@@ -57,7 +58,7 @@ pub(super) enum Stopping {
 
 impl<'a> Supervisor<'a> {
     pub(super) fn new(
-        held: Held,
+        held: Holding,
         group: &'a mut Group,
         signals: &'a mut Signals,
         terminal: &'a Terminal,
@@ -72,11 +73,11 @@ impl<'a> Supervisor<'a> {
         let status = self.until_exited().await;
         self.terminal.take_back_from(self.group.id());
         let all_gone = self.stop_rest().await;
-        let (name, token) = (self.held.name(), self.held.token());
+        let (name, tokens) = (self.held.weakest(), self.held.tokens());
         match (&self.stopping, status) {
             (Some(Stopping::Killed(why)), _) if all_gone => self.error(&format!("{why}: killed the command")),
             (Some(Stopping::Killed(why)), _) => {
-                let living = still_runs(&self.group.left().unwrap_or_default(), token);
+                let living = still_runs(&self.group.left().unwrap_or_default(), &tokens);
                 self.error(&format!("{why}, but {living}: run cannot stop it; end it yourself"));
             }
             (None, Some(status)) if all_gone && self.held.is_valid() => return Outcome::Exited(status),
@@ -85,7 +86,7 @@ impl<'a> Supervisor<'a> {
                 self.error(&format!("the lease of {name} ended before the last process of the command had exited"));
             }
             _ => {
-                let living = still_runs(&self.group.left().unwrap_or_default(), token);
+                let living = still_runs(&self.group.left().unwrap_or_default(), &tokens);
                 self.error(&format!(
                     "the lease of {name} has ended, but {living}: run cannot stop it; end it yourself"
                 ));
@@ -96,8 +97,8 @@ impl<'a> Supervisor<'a> {
 
     /// Waits until the command has exited. Returns its status, or `None` if it was killed because of the lease.
     async fn until_exited(&mut self) -> Option<u8> {
-        let mut changes = self.held.status_changes();
-        let mut lost = Box::pin(self.held.lost());
+        let mut changes = self.held.changes();
+        let mut lost = Box::pin(self.held.clone().lost());
         loop {
             let check_in = self.check_lease()?;
             tokio::select! {
@@ -113,7 +114,7 @@ impl<'a> Supervisor<'a> {
                     Event::Childless => {}
                 },
                 signal = self.signals.next() => self.forward(signal),
-                Some(status) = changes.next() => self.warn(&status),
+                (held, status) = changes.next() => self.warn(&held, &status),
                 () = sleep(check_in) => {}
             }
         }
@@ -127,7 +128,7 @@ impl<'a> Supervisor<'a> {
             Action::Wait(check_in) => Some(check_in),
             Action::Terminate(check_in) => {
                 if self.stopping.is_none() {
-                    let (name, left) = (self.held.name(), text::span(left));
+                    let (name, left) = (self.held.weakest(), text::span(left));
                     self.error(&format!(
                         "the lease of {name} is not being renewed and ends in {left}: stopping the command"
                     ));
@@ -137,9 +138,9 @@ impl<'a> Supervisor<'a> {
                 Some(check_in)
             }
             Action::Kill => {
-                let why = match self.held.status() {
-                    Status::Lost(lost) => lost.to_string(),
-                    _ => format!("the lease of {} is about to end", self.held.name()),
+                let why = match self.held.loss() {
+                    Some(lost) => lost.to_string(),
+                    None => format!("the lease of {} is about to end", self.held.weakest()),
                 };
                 self.kill(why);
                 None
@@ -157,7 +158,7 @@ impl<'a> Supervisor<'a> {
     pub(super) fn terminate(&self) {
         let refused = self.group.terminate();
         if !refused.is_empty() {
-            self.error(&format!("{}: run may not stop it", still_runs(&refused, self.held.token())));
+            self.error(&format!("{}: run may not stop it", still_runs(&refused, &self.held.tokens())));
         }
     }
 
@@ -169,11 +170,11 @@ impl<'a> Supervisor<'a> {
         self.stderr.write_message(WARNING, message);
     }
 
-    fn warn(&self, status: &Status) {
-        let name = self.held.name();
+    fn warn(&self, held: &Held, status: &Status) {
+        let name = held.name();
         match status {
             Status::AtRisk { .. } => {
-                let left = text::span(self.held.valid_for());
+                let left = text::span(held.valid_for());
                 self.warning(&format!("the lease of {name} is not being renewed; it is valid for another {left}"));
             }
             Status::Held => self.warning(&format!("the lease of {name} is being renewed again")),
@@ -188,7 +189,7 @@ impl<'a> Supervisor<'a> {
             _ => self.group.signal_leader(signal),
         };
         if !refused.is_empty() {
-            let living = still_runs(&refused, self.held.token());
+            let living = still_runs(&refused, &self.held.tokens());
             self.error(&format!(
                 "{signal} was not delivered, because run may not signal {}: {living}",
                 named(&refused)
@@ -210,7 +211,7 @@ impl<'a> Supervisor<'a> {
         // All processes, wherever they moved: while `run` is stopped, nobody renews the lease.
         let refused = self.group.stop();
         if !refused.is_empty() {
-            let living = still_runs(&refused, self.held.token());
+            let living = still_runs(&refused, &self.held.tokens());
             self.warning(&format!("{living} while run is stopped and the lease is not renewed: run may not stop it"));
         }
         // Stop our own process group as well, such as other processes of a pipeline: it is not the command's group.

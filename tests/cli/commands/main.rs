@@ -22,6 +22,7 @@ mod recipes;
 mod redis;
 mod refusals;
 mod run;
+mod run_also;
 mod run_danger;
 mod run_descendants;
 mod run_refused;

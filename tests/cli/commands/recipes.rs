@@ -156,3 +156,18 @@ fn a_replica_whose_migration_fails_does_not_start() {
     folder.start("start.sh", &[]).ended().expect(3);
     assert_eq!(folder.log(), Vec::<String>::new());
 }
+
+#[test]
+fn transfers_in_opposite_directions_take_turns() {
+    let folder = Folder::new();
+    folder.program("transfer", r#"echo "$1 begins" >> log; sleep 0.2; echo "$1 ends" >> log"#);
+    let transfers = [["7", "9"], ["9", "7"], ["7", "8"]].map(|accounts| folder.start("transfer.sh", &accounts));
+    for transfer in transfers {
+        transfer.ended().expect(0);
+    }
+    let log = folder.log();
+    for turn in log.chunks(2) {
+        assert_eq!(turn[0].replace("begins", "ends"), turn[1], "{log:?}");
+    }
+    assert_eq!(log.len(), 6);
+}
