@@ -114,6 +114,11 @@ impl Driver {
         self.ask("acquire", json!({ "lock": lock, "name": name, "ttl_ms": ttl_ms, "wait_ms": wait_ms })).await
     }
 
+    pub(crate) async fn ask_acquire_all(&self, set: &str, names: &[&str], wait: Duration) -> Asked {
+        let (ttl_ms, wait_ms) = (millis(crate::world::LONG), millis(wait));
+        self.ask("acquire_all", json!({ "lock": set, "names": names, "ttl_ms": ttl_ms, "wait_ms": wait_ms })).await
+    }
+
     /// Acquires a lock that is free. Its label is its name.
     pub(crate) async fn acquire(&self, name: &str, ttl: Duration) -> Granted {
         self.ask_acquire(name, name, ttl, Duration::ZERO).await.granted().await

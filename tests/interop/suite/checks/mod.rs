@@ -7,6 +7,7 @@ mod queue;
 mod redis_paused;
 mod replies;
 mod secured;
+mod sets;
 mod together;
 
 use crate::{
@@ -70,6 +71,9 @@ pub(crate) const CHECKS: &[Check] = &[
     each!("granted after a wait", BOTH, queue::after_a_wait),
     each!("cancelled while waiting", BOTH, queue::cancelled),
     each!("cancelled as granted", BOTH, queue::cancelled_as_granted),
+    each!("sets in order of bytes", BOTH, sets::in_order_of_bytes),
+    each!("sets given back", BOTH, sets::given_back),
+    all!("sets of all languages", BOTH, sets::contest),
     each!("1,000 locks", BOTH, leases::thousand),
     each!("TLS and token", BOTH, secured::connections),
     each!("exit without close", BOTH, exits::without_close),
