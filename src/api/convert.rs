@@ -4,7 +4,7 @@ use super::fields::Fields;
 use crate::{
     domain::{
         ids::{Call, CallId, LeaseId, RequestId},
-        lease::Terms,
+        lease::{MaxHold, Terms},
         limits::{LOCK_NAME_BYTES_MAX, Limits, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX},
         name::{Holder, LockName, Metadata, Reason},
         token::FencingToken,
@@ -49,15 +49,22 @@ pub(super) fn acquire(
     fields.unsupported("mode", !exclusive);
     fields.unsupported("permits", request.permits != 0);
     fields.unsupported("lock_delay", request.lock_delay.is_some_and(|delay| delay != prost_types::Duration::default()));
-    fields.unsupported("max_hold", request.max_hold.is_some_and(|hold| hold != prost_types::Duration::default()));
+    let max_hold = fields.max_hold(request.max_hold.as_ref(), ttl.unwrap_or(limits.ttl_min));
     let name = fields.take("lock_name", LockName::new(request.lock_name));
     let holder = fields.take("holder", Holder::new(request.holder));
     let metadata = fields.take("metadata", Metadata::new(request.metadata));
     match (name, holder, metadata, ttl, wait, request_id) {
         (Some(name), Some(holder), Some(metadata), Some(ttl), Some(wait), Some(request_id)) => {
             fields.done()?;
-            let fingerprint = fingerprint(ttl, &holder, &metadata, request.min_token);
-            let terms = Terms { fingerprint, ttl, holder, metadata, min_token: request.min_token };
+            let fingerprint = fingerprint((ttl, max_hold), &holder, &metadata, request.min_token);
+            let terms = Terms {
+                fingerprint,
+                ttl,
+                holder,
+                metadata,
+                min_token: request.min_token,
+                max_hold: max_hold.and_then(MaxHold::new),
+            };
             // Random, and never 0: the version of the UUID is in this half.
             let id = CallId(Uuid::new_v4().as_u64_pair().0);
             let call = Call { request: RequestId(request_id), attempt: request.attempt.max(1), id };
@@ -68,8 +75,13 @@ pub(super) fn acquire(
 }
 
 /// A hash of the parameters that a request id is bound to. It is stored, so it must be the same in every server and
-/// every version.
-fn fingerprint(ttl: Duration, holder: &Holder, metadata: &Metadata, min_token: u64) -> u64 {
+/// every version. A request without `max_hold` has the hash that servers before it gave.
+fn fingerprint(
+    (ttl, max_hold): (Duration, Option<Duration>),
+    holder: &Holder,
+    metadata: &Metadata,
+    min_token: u64,
+) -> u64 {
     // Most requests fit in place. The state of a streaming hash would be four times as large.
     let mut text = SmallVec::<[u8; 128]>::new();
     let mut part = |bytes: &[u8]| {
@@ -77,6 +89,10 @@ fn fingerprint(ttl: Duration, holder: &Holder, metadata: &Metadata, min_token: u
         text.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
         text.extend_from_slice(bytes);
     };
+    if let Some(max_hold) = max_hold {
+        // In front, and not of the length of a TTL: so no list without it reads the same.
+        part(&[b"max_hold", &max_hold.as_nanos().to_le_bytes()[..]].concat());
+    }
     part(&ttl.as_nanos().to_le_bytes());
     part(&min_token.to_le_bytes());
     part(holder.as_str().as_bytes());
@@ -217,6 +233,9 @@ mod tests {
     use super::*;
     use xxhash_rust::xxh3::Xxh3;
 
+    /// Of a request with a `max_hold` of a minute.
+    const BOUNDED: u64 = 9_374_983_619_356_583_991;
+
     /// The fingerprint is stored, and servers of other versions compare it: it must never change, whatever the length.
     #[test]
     fn a_fingerprint_is_the_hash_of_its_parts_in_order() {
@@ -229,9 +248,14 @@ mod tests {
                 parts.update(&(part.len() as u64).to_le_bytes());
                 parts.update(part);
             }
-            assert_eq!(fingerprint(Duration::from_secs(30), &holder, &metadata, 7), parts.digest(), "{bytes}");
+            let ttl = Duration::from_secs(30);
+            assert_eq!(fingerprint((ttl, None), &holder, &metadata, 7), parts.digest(), "{bytes}");
         }
         let (holder, metadata) = (Holder::new("host-17".into()).unwrap(), Metadata::default());
-        assert_eq!(fingerprint(Duration::from_secs(30), &holder, &metadata, 0), 18_177_338_775_173_038_911);
+        let of = |max_hold| fingerprint((Duration::from_secs(30), max_hold), &holder, &metadata, 0);
+        assert_eq!(of(None), 18_177_338_775_173_038_911);
+        let bounded = [30, 60].map(|seconds| of(Some(Duration::from_secs(seconds))));
+        assert!(bounded[0] != bounded[1] && !bounded.contains(&of(None)), "a request id is bound to max_hold");
+        assert_eq!(bounded[1], BOUNDED);
     }
 }

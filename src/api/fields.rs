@@ -2,7 +2,7 @@
 
 use crate::{
     config::duration::as_written,
-    domain::{name::BrokenRule, token::FencingToken},
+    domain::{limits::MAX_HOLD_MAX, name::BrokenRule, token::FencingToken},
 };
 use prost_types::Duration as ProtoDuration;
 use std::{fmt::Display, time::Duration};
@@ -86,6 +86,21 @@ impl Fields {
                 None
             }
         }
+    }
+
+    /// Checks a `max_hold`, which is at least the TTL. `None` is no bound.
+    pub(super) fn max_hold(&mut self, value: Option<&ProtoDuration>, ttl: Duration) -> Option<Duration> {
+        let value = value.filter(|value| **value != ProtoDuration::default())?;
+        let span = read(value);
+        if span.is_none_or(|span| span < ttl || MAX_HOLD_MAX < span) {
+            let (min, max) = (as_written(ttl), as_written(MAX_HOLD_MAX));
+            let it = span.map_or_else(|| format!("{} s and {} ns", value.seconds, value.nanos), as_written);
+            self.refuse(
+                "max_hold",
+                format!("must be at least the TTL of the lease, {min}, and at most {max}; it is {it}"),
+            );
+        }
+        span
     }
 
     /// Refuses a field of a feature that this server does not support yet. It must not be ignored.

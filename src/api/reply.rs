@@ -1,8 +1,9 @@
 //! Converts the service's answers into messages.
 
 use crate::{
+    config::duration::as_written,
     domain::{
-        lease::LeaseEnd,
+        lease::{LeaseEnd, MaxHold},
         name::LockName,
         outcome::{
             ClassicHold, Contention, Fate, Gone, HolderView, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome,
@@ -136,10 +137,11 @@ pub(super) fn watch(item: WatchItem) -> v1::WatchResponse {
             v1::WatchResponse { kind: Kind::Missed.into(), missed, ..v1::WatchResponse::default() }
         }
         WatchItem::Event(event) => {
+            let expired_because = |max: MaxHold| format!("held for its max_hold of {}", as_written(max.span()));
             let (kind, reason) = match event.kind {
                 EventKind::Granted => (Kind::Granted, String::new()),
                 EventKind::Released => (Kind::Released, String::new()),
-                EventKind::Expired => (Kind::Expired, String::new()),
+                EventKind::Expired => (Kind::Expired, event.max_hold.map(expired_because).unwrap_or_default()),
                 EventKind::Revoked(reason) => (Kind::Revoked, reason),
             };
             v1::WatchResponse {

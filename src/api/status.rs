@@ -78,6 +78,7 @@ impl From<LocksError> for Status {
             LocksError::Forgotten => (Code::Unavailable, "PLACE_LOST", Some(RETRY_DELAY)),
             LocksError::Draining => (Code::Unavailable, "DRAINING", Some(RETRY_DELAY)),
             LocksError::TokensExhausted => (Code::FailedPrecondition, "TOKENS_EXHAUSTED", None),
+            LocksError::Store(StoreError::NotAllServers { .. }) => (Code::FailedPrecondition, "NOT_ALL_SERVERS", None),
             LocksError::Store(StoreError::Unavailable(_)) => {
                 (Code::Unavailable, "STORE_UNAVAILABLE", Some(RETRY_DELAY))
             }
@@ -144,6 +145,7 @@ mod tests {
             StoreError::TooLate.into(),
             StoreError::OutcomeUnknown(why()).into(),
             StoreError::Corrupt(why()).into(),
+            StoreError::NotAllServers { feature: "max_hold", lacking: 1, all: 2 }.into(),
         ];
         let is_name = |word: &&str| word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
         let row = |line: &'static str| {

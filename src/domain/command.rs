@@ -210,6 +210,7 @@ impl TryFrom<Outcome> for () {
 
 /// What a command causes beyond its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each lease that ends")]
 pub enum Effect {
     /// The calls of this attempt should ask again (Claim): they were offered the lock, or are no longer bound.
     LookAgain {

@@ -6,11 +6,11 @@ use super::{
     ids::{AttachmentId, GrantId, LeaseId, ReplicaId, RequestId},
     limits::DROP_GRACE,
     name::{Holder, Metadata},
-    time::StoreTime,
+    time::{StoreTime, micros},
     token::FencingToken,
 };
 use minicbor::{Decode, Encode};
-use std::time::Duration;
+use std::{num::NonZeroU64, time::Duration};
 
 /// How a lease ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
@@ -45,6 +45,41 @@ pub struct Terms {
     /// The token granted is at least this.
     #[n(4)]
     pub min_token: u64,
+    /// The longest time from the grant to the end of the lease, with all renewals; `None`: no bound.
+    #[n(5)]
+    pub max_hold: Option<MaxHold>,
+}
+
+/// The longest time to hold a lock, in whole microseconds. Never zero, so that having none takes no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(transparent)]
+pub struct MaxHold(#[n(0)] NonZeroU64);
+
+impl MaxHold {
+    /// A bound of this span, rounded down; `None` if that is nothing.
+    pub fn new(span: Duration) -> Option<Self> {
+        Self::from_micros(micros(span))
+    }
+
+    /// A bound of as many microseconds; `None` if there are none.
+    pub fn from_micros(micros: u64) -> Option<Self> {
+        NonZeroU64::new(micros).map(Self)
+    }
+
+    /// The span.
+    pub const fn span(self) -> Duration {
+        Duration::from_micros(self.0.get())
+    }
+}
+
+impl Terms {
+    /// When a lease ends that was granted at `granted_at` and is granted or renewed at `now`: `ttl` later, or when it
+    /// has been held for `max_hold`.
+    pub fn end(&self, granted_at: StoreTime, now: StoreTime, ttl: Duration) -> StoreTime {
+        let end = now.after(ttl);
+        // mutant: renewed beyond max_hold
+        self.max_hold.map_or(end, |max| end.min(granted_at.after(max.span())))
+    }
 }
 
 /// One grant of a lock.
@@ -64,7 +99,7 @@ pub struct Lease {
     pub token: FencingToken,
     /// When it was granted.
     pub granted_at: StoreTime,
-    /// When it ends unless it is renewed. Never further ahead than the TTL.
+    /// When it ends unless it is renewed. Never further ahead than the TTL, and never after its `max_hold`.
     pub expires_at: StoreTime,
     /// How the lock's previous lease ended, where that is remembered.
     pub previous_end: Option<LeaseEnd>,
@@ -81,8 +116,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Extends the lease to `ttl` from now, and makes that its TTL. Never shortens it. Whoever renews has heard of the
-    /// lease.
+    /// Extends the lease to `ttl` from now, at most to its `max_hold`, and makes that its TTL. Never shortens it.
+    /// Whoever renews has heard of the lease.
     pub fn renew(&mut self, now: StoreTime, ttl: Duration) {
         self.extend(now, ttl);
         self.heard = true;
@@ -106,7 +141,7 @@ impl Lease {
     }
 
     fn extend(&mut self, now: StoreTime, ttl: Duration) {
-        let expires_at = now.after(ttl);
+        let expires_at = self.terms.end(self.granted_at, now, ttl);
         // mutant: renewal shortens
         if expires_at >= self.expires_at {
             self.expires_at = expires_at;
@@ -120,6 +155,11 @@ impl Lease {
     pub fn healed_end(&self, now: StoreTime) -> StoreTime {
         let period = if self.unheard { self.terms.ttl.min(DROP_GRACE) } else { self.terms.ttl };
         self.expires_at.min(now.after(period))
+    }
+
+    /// Its `max_hold`, if that ends it now and not its TTL.
+    pub fn max_hold_reached(&self) -> Option<MaxHold> {
+        self.terms.max_hold.filter(|max| self.granted_at.after(max.span()) <= self.expires_at)
     }
 
     /// How long it has left.

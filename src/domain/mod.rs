@@ -4,6 +4,7 @@ pub mod binding;
 pub(crate) mod codec;
 pub mod command;
 pub mod ended;
+pub mod features;
 pub mod ids;
 pub mod lease;
 pub mod limits;

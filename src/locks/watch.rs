@@ -174,6 +174,7 @@ mod tests {
             holder: String::new(),
             grant_id: GrantId(uuid::Uuid::nil()),
             token: FencingToken::new(token).unwrap(),
+            max_hold: None,
         }
     }
 

@@ -20,6 +20,19 @@ pub enum StoreError {
     /// The store holds data that the server did not write.
     #[error("the store holds data that the server did not write: {0}")]
     Corrupt(String),
+    /// Some servers of the store do not understand the command: nothing was done.
+    #[error(
+        "{lacking} of the {all} servers of this store are of a version that does not know {feature}, and nothing was \
+         done: upgrade all servers, or leave {feature} out"
+    )]
+    NotAllServers {
+        /// What they do not know, as callers name it.
+        feature: &'static str,
+        /// How many they are.
+        lacking: usize,
+        /// How many servers there are.
+        all: usize,
+    },
     /// The text is not a page token of this listing.
     #[error("the page token was not issued by this listing")]
     BadPageToken,
@@ -28,7 +41,7 @@ pub enum StoreError {
 impl StoreError {
     /// Whether the command has certainly not been carried out, and will not be.
     pub fn is_nothing_done(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Overloaded | Self::TooLate)
+        matches!(self, Self::Unavailable(_) | Self::Overloaded | Self::TooLate | Self::NotAllServers { .. })
     }
 }
 

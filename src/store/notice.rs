@@ -8,7 +8,7 @@ use crate::domain::{
     codec,
     command::{Command, Effect, Effects},
     ids::{AttachmentId, Call, GrantId, ReplicaId, RequestId},
-    lease::{Lease, LeaseEnd},
+    lease::{Lease, LeaseEnd, MaxHold},
     name::LockName,
     outcome::AcquireOutcome,
     rules::Lock,
@@ -38,6 +38,9 @@ pub struct Event {
     /// Its token.
     #[n(4)]
     pub token: FencingToken,
+    /// Its `max_hold`, if it expired because of that.
+    #[n(5)]
+    pub max_hold: Option<MaxHold>,
 }
 
 /// The kind of an event.
@@ -96,7 +99,7 @@ impl Notice {
                 Effect::Detached { replica, attachment, .. } => each(Some(replica), Self::Detached(attachment)),
                 Effect::Granted if is_watched => {
                     if let Some(lease) = lock.lease() {
-                        each(None, Self::event(EventKind::Granted, name, lease));
+                        each(None, Self::event(EventKind::Granted, name, lease, None));
                     }
                 }
                 Effect::Granted => {}
@@ -110,20 +113,22 @@ impl Notice {
                             LeaseEnd::Expired => EventKind::Expired,
                             LeaseEnd::Revoked => EventKind::Revoked(reason.to_owned()),
                         };
-                        each(None, Self::event(kind, name, &lease));
+                        let max_hold = lease.max_hold_reached().filter(|_| end == LeaseEnd::Expired);
+                        each(None, Self::event(kind, name, &lease, max_hold));
                     }
                 }
             }
         }
     }
 
-    fn event(kind: EventKind, name: &LockName, lease: &Lease) -> Self {
+    fn event(kind: EventKind, name: &LockName, lease: &Lease, max_hold: Option<MaxHold>) -> Self {
         Self::Event(Box::new(Event {
             kind,
             name: name.clone(),
             holder: lease.terms.holder.as_str().to_owned(),
             grant_id: lease.grant_id,
             token: lease.token,
+            max_hold,
         }))
     }
 

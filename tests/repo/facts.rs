@@ -20,6 +20,7 @@ fn the_shared_facts_are_those_of_the_server() {
         ("DEFAULT_TTL_MS", facts::DEFAULT_TTL_MS, limits.ttl_default()),
         ("TTL_MIN_MS", facts::TTL_MIN_MS, limits.ttl_min),
         ("TTL_MAX_MS", facts::TTL_MAX_MS, limits.ttl_max),
+        ("MAX_HOLD_MAX_MS", facts::MAX_HOLD_MAX_MS, limits::MAX_HOLD_MAX),
         ("WAIT_MAX_MS", facts::WAIT_MAX_MS, limits.wait_max),
     ];
     for (name, millis, span) in spans {

@@ -199,6 +199,29 @@ fn rules_match_the_oracle_for_commands_on_a_lease() {
     Model { name: "commands on a lease", start: vec![], alphabet, waiters_max: 2, depth: 6 }.explore();
 }
 
+/// Request 3 may hold the lock for 7 s, with a TTL of 5 s.
+#[test]
+fn rules_match_the_oracle_for_a_lease_with_a_max_hold() {
+    let alphabet = vec![
+        acquire(3, 1),
+        acquire(3, 2),
+        acquire(1, 1),
+        claim(1, 1),
+        claim(3, 1),
+        drop_call(3, 1),
+        Step::Renew { lease: 0, ttl: None },
+        Step::Renew { lease: 0, ttl: Some(SECOND) },
+        Step::Renew { lease: 0, ttl: Some(20 * SECOND) },
+        Step::Attach { lease: 0, attempt: 1, attachment: 1 },
+        RELEASE,
+        Step::ToEdge,
+        Step::BeforeEdge,
+        Step::Pass(2 * SECOND),
+        Step::Back(2 * SECOND),
+    ];
+    Model { name: "a lease with a max_hold", start: vec![], alphabet, waiters_max: 2, depth: 6 }.explore();
+}
+
 #[test]
 fn rules_match_the_oracle_for_commands_that_arrive_out_of_order() {
     let alphabet = vec![

@@ -57,8 +57,14 @@ fn service() -> Service {
 
 fn call(wait: Duration) -> AcquireCall {
     let holder = Holder::new("host-17:worker-4".into()).unwrap();
-    let terms =
-        Terms { fingerprint: 0, ttl: Duration::from_secs(30), holder, metadata: Metadata::default(), min_token: 0 };
+    let terms = Terms {
+        fingerprint: 0,
+        ttl: Duration::from_secs(30),
+        holder,
+        metadata: Metadata::default(),
+        min_token: 0,
+        max_hold: None,
+    };
     let request = RequestId(Uuid::new_v4());
     AcquireCall {
         call: Call { request, attempt: 1, id: CallId(1) },

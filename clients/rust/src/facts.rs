@@ -22,6 +22,8 @@ pub const DEFAULT_TTL_MS: u64 = 30_000;
 pub const TTL_MIN_MS: u64 = 1000;
 /// The longest TTL that a server accepts, unless it is configured otherwise.
 pub const TTL_MAX_MS: u64 = 86_400_000;
+/// The longest max_hold that a server accepts. The shortest is the TTL.
+pub const MAX_HOLD_MAX_MS: u64 = 604_800_000;
 /// The longest wait that a server accepts, unless it is configured otherwise.
 pub const WAIT_MAX_MS: u64 = 3_600_000;
 /// The maximum length of a lock name in bytes of UTF-8. The minimum is 1.
@@ -115,6 +117,8 @@ pub const LAST_ANSWER: &str = "the last answer was {}";
 pub const SET_NAMES_MAX: usize = 64;
 /// Why a lock is lost: no renewal got through in time, or the process was paused.
 pub const LOST_SILENCE: &str = "its validity ended before a renewal arrived";
+/// Why a lock is lost: it was held for as long as max_hold allows, and no renewal extends it.
+pub const LOST_MAX_HOLD: &str = "it was held for its max_hold";
 /// Why a lock is lost: the server reports that the TTL passed without a renewal.
 pub const LOST_EXPIRED: &str = "the lease expired";
 /// Why a lock is lost: an operator or the server took it back.
@@ -127,7 +131,7 @@ pub const LOST_UNKNOWN: &str = "the server does not know the lease";
 /// Why a lock is lost: somebody else who knows the lease id released it.
 pub const LOST_RELEASED: &str = "the lease was released elsewhere";
 /// The reasons of errors, and their gRPC codes.
-pub const REASONS: [(&str, &str); 18] = [
+pub const REASONS: [(&str, &str); 19] = [
     ("INVALID_FIELD", "INVALID_ARGUMENT"),
     ("OVERTAKEN", "ABORTED"),
     ("REQUEST_ENDED", "ABORTED"),
@@ -144,6 +148,7 @@ pub const REASONS: [(&str, &str); 18] = [
     ("REQUEST_TOO_SLOW", "UNAVAILABLE"),
     ("DRAINING", "UNAVAILABLE"),
     ("DEADLINE_OVER", "DEADLINE_EXCEEDED"),
+    ("NOT_ALL_SERVERS", "FAILED_PRECONDITION"),
     ("TOKENS_EXHAUSTED", "FAILED_PRECONDITION"),
     ("STORE_CORRUPT", "DATA_LOSS"),
 ];

@@ -20,6 +20,8 @@ export const DEFAULT_TTL_MS = 30000;
 export const TTL_MIN_MS = 1000;
 // The longest TTL that a server accepts, unless it is configured otherwise.
 export const TTL_MAX_MS = 86400000;
+// The longest max_hold that a server accepts. The shortest is the TTL.
+export const MAX_HOLD_MAX_MS = 604800000;
 // The longest wait that a server accepts, unless it is configured otherwise.
 export const WAIT_MAX_MS = 3600000;
 // The maximum length of a lock name in bytes of UTF-8. The minimum is 1.
@@ -107,6 +109,8 @@ export const LAST_ANSWER = "the last answer was {}";
 export const SET_NAMES_MAX = 64;
 // Why a lock is lost: no renewal got through in time, or the process was paused.
 export const LOST_SILENCE = "its validity ended before a renewal arrived";
+// Why a lock is lost: it was held for as long as max_hold allows, and no renewal extends it.
+export const LOST_MAX_HOLD = "it was held for its max_hold";
 // Why a lock is lost: the server reports that the TTL passed without a renewal.
 export const LOST_EXPIRED = "the lease expired";
 // Why a lock is lost: an operator or the server took it back.
@@ -136,6 +140,7 @@ export const REASONS: Readonly<Record<string, string>> = {
   REQUEST_TOO_SLOW: "UNAVAILABLE",
   DRAINING: "UNAVAILABLE",
   DEADLINE_OVER: "DEADLINE_EXCEEDED",
+  NOT_ALL_SERVERS: "FAILED_PRECONDITION",
   TOKENS_EXHAUSTED: "FAILED_PRECONDITION",
   STORE_CORRUPT: "DATA_LOSS",
 };

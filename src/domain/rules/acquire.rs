@@ -156,7 +156,7 @@ impl Turn<'_> {
             grant_id: candidate.grant_id,
             token,
             granted_at: self.now,
-            expires_at: self.now.after(terms.ttl),
+            expires_at: terms.end(self.now, self.now, terms.ttl),
             terms,
             previous_end: self.lock.last.map(|last| last.end),
             attachment: candidate.attachment,

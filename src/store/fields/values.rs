@@ -1,13 +1,13 @@
 //! Random values of fields.
 
 use crate::domain::{
-    lease::{LeaseEnd, Terms},
+    lease::{LeaseEnd, MaxHold, Terms},
     limits::TOKEN_END,
     name::{Holder, LockName, Metadata},
     time::StoreTime,
     token::FencingToken,
 };
-use proptest::prelude::*;
+use proptest::{option, prelude::*};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -46,7 +46,14 @@ pub(crate) fn some_metadata() -> impl Strategy<Value = Metadata> {
 }
 
 pub(crate) fn some_terms() -> impl Strategy<Value = Terms> {
-    (any::<u64>(), some_span(), some_holder(), some_metadata(), any::<u64>()).prop_map(
-        |(fingerprint, ttl, holder, metadata, min_token)| Terms { fingerprint, ttl, holder, metadata, min_token },
+    (any::<u64>(), some_span(), some_holder(), some_metadata(), any::<u64>(), option::of(some_span())).prop_map(
+        |(fingerprint, ttl, holder, metadata, min_token, max_hold)| Terms {
+            fingerprint,
+            ttl,
+            holder,
+            metadata,
+            min_token,
+            max_hold: max_hold.and_then(MaxHold::new),
+        },
     )
 }

@@ -50,7 +50,14 @@ fn take(store: &MemoryStore, name: &LockName) -> (LeaseId, FencingToken) {
 }
 
 fn acquire(store: &MemoryStore, name: &LockName, ttl: Duration, min_token: u64) -> Outcome {
-    let terms = Terms { fingerprint: 0, ttl, holder: Holder::default(), metadata: Metadata::default(), min_token };
+    let terms = Terms {
+        fingerprint: 0,
+        ttl,
+        holder: Holder::default(),
+        metadata: Metadata::default(),
+        min_token,
+        max_hold: None,
+    };
     let candidate =
         Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment: None };
     let call = Call { request: RequestId(Uuid::new_v4()), attempt: 1, id: CallId(1) };

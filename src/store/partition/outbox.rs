@@ -119,7 +119,7 @@ impl Changing {
         let Lease {
             request: _,
             binding,
-            terms: Terms { fingerprint: _, ttl, holder: _, metadata: _, min_token: _ },
+            terms: Terms { fingerprint: _, ttl, holder: _, metadata: _, min_token: _, max_hold: _ },
             lease_id: _,
             grant_id: _,
             token,

@@ -31,7 +31,8 @@ pub struct Unreadable {
 /// What is known of renewals of leases that their records do not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Renewals {
-    /// A lease of up to [`RENEWAL_UNWRITTEN_TTL_MAX`] may have been renewed since it was written.
+    /// A lease of up to [`RENEWAL_UNWRITTEN_TTL_MAX`] may have been renewed since it was written. Its TTL begins anew,
+    /// within its `max_hold`.
     MayBeMissing,
     /// All: the leases with these tokens end at these times, and each other one when its record says.
     Known(BTreeMap<FencingToken, StoreTime>),
@@ -45,7 +46,11 @@ impl Renewals {
     fn apply(&self, lock: Lock, time: StoreTime) -> Lock {
         let Some(lease) = lock.lease() else { return lock };
         let end = match self {
-            Self::MayBeMissing if may_have_been_renewed(lease) => lease.expires_at.max(time.after(lease.terms.ttl)),
+            Self::MayBeMissing if may_have_been_renewed(lease) => {
+                // mutant: takeover forgets max_hold
+                let anew = lease.terms.end(lease.granted_at, time, lease.terms.ttl);
+                lease.expires_at.max(anew)
+            }
             Self::MayBeMissing => lease.expires_at,
             Self::Known(ends) => ends.get(&lease.token).copied().unwrap_or(lease.expires_at),
         };

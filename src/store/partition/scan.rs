@@ -2,7 +2,7 @@
 
 use super::{Journal, Partition, Slot};
 use crate::{
-    domain::{limits::PAGE_BYTES_MAX, name::LockName, outcome::LockView, time::StoreTime},
+    domain::{features::Features, limits::PAGE_BYTES_MAX, name::LockName, outcome::LockView, time::StoreTime},
     store::Page,
 };
 
@@ -15,6 +15,12 @@ impl<J: Journal> Partition<J> {
     /// The locks that something is known of and that have no lease.
     pub fn without_lease(&self) -> impl Iterator<Item = &Slot<J::Note>> {
         self.slots.iter().map(|(_, slot)| slot).filter(|slot| slot.lock.lease().is_none())
+    }
+
+    /// What a server has to understand that holds these leases.
+    pub fn needs(&self) -> Features {
+        let terms = self.slots.iter().filter_map(|(_, slot)| slot.lock.lease().map(|lease| &lease.terms));
+        terms.map(Features::of_terms).fold(Features::NONE, Features::with)
     }
 
     /// The locks that somebody waits for, or did a moment ago.

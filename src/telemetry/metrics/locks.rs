@@ -45,6 +45,8 @@ label! {
         Draining = "draining",
         /// No token is left.
         TokensExhausted = "tokens_exhausted",
+        /// Servers of an earlier version do not know what it asked for.
+        NotAllServers = "not_all_servers",
         /// The store cannot be reached.
         StoreUnavailable = "store_unavailable",
         /// The store has too much to do.

@@ -71,7 +71,16 @@ fn beyond_limits() -> Vec<(&'static str, AcquireRequest)> {
         ("mode", AcquireRequest { mode: 77, ..acquire_request("a", TTL) }),
         ("permits", AcquireRequest { permits: 1, ..acquire_request("a", TTL) }),
         ("lock_delay", AcquireRequest { lock_delay: span(TTL), ..acquire_request("a", TTL) }),
-        ("max_hold", AcquireRequest { max_hold: span(TTL), ..acquire_request("a", TTL) }),
+        ("max_hold", AcquireRequest { max_hold: span(TTL - tick), ..acquire_request("a", TTL) }),
+        ("max_hold", AcquireRequest { max_hold: span(TTL - tick), ttl: None, ..acquire_request("a", TTL) }),
+        ("max_hold", AcquireRequest { max_hold: span(limits::MAX_HOLD_MAX + tick), ..acquire_request("a", TTL) }),
+        (
+            "max_hold",
+            AcquireRequest {
+                max_hold: Some(prost_types::Duration { seconds: i64::MIN, nanos: 1 }),
+                ..acquire_request("a", TTL)
+            },
+        ),
     ]
 }
 
@@ -94,6 +103,9 @@ async fn each_field_is_accepted_at_its_limit_and_refused_beyond() {
             ..acquire_request("metadata", TTL)
         },
         AcquireRequest { mode: v1::LockMode::Exclusive.into(), ..acquire_request("mode", TTL) },
+        AcquireRequest { max_hold: span(Duration::ZERO), ..acquire_request("no bound", TTL) },
+        AcquireRequest { max_hold: span(TTL), ..acquire_request("shortest hold", TTL) },
+        AcquireRequest { max_hold: span(limits::MAX_HOLD_MAX), ..acquire_request("longest hold", TTL) },
     ];
     for request in good {
         let lease = client.acquire_response(request.clone()).await;

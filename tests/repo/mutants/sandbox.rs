@@ -130,7 +130,9 @@ impl Sandbox {
             Killer::Model => (&self.rules, self.rules_built.clone(), &["--test", "model"]),
             Killer::Properties => (&self.rules, self.rules_built.clone(), &["--test", "rules_props"]),
             Killer::Protocol => (&self.rules, self.rules_built.clone(), &["--test", "protocol"]),
-            Killer::Moves => (&self.whole, self.target.clone(), &["--test", "servers", "--", "ends::", "moves::"]),
+            Killer::Moves => {
+                (&self.whole, self.target.clone(), &["--test", "servers", "--", "ends::", "features::", "moves::"])
+            }
             Killer::Gaps => (&self.whole, self.target.clone(), &["--test", "redis", "--", "acl", "watching"]),
             Killer::Schedules => (&self.whole, self.target.clone(), &["--package", "fencepost-schedules"]),
         };

@@ -145,6 +145,7 @@ fn the_limits_are_those_of_the_code() {
         ("locks on a page of a listing", format!("{}, {} if not set", count(page.0), page.1)),
         ("Watch streams of a server", count(limits::WATCHERS_MAX)),
         ("request message", bytes(limits::REQUEST_BYTES_MAX)),
+        ("`max_hold` of a request", format!("its TTL to {}, no bound if not set", span(limits::MAX_HOLD_MAX))),
         ("`min_token` above the server's time", span(limits::MIN_TOKEN_AHEAD_MAX)),
         ("memory of ended requests", span(limits::ENDED_MEMORY)),
         ("queue position of a dropped call", span(limits::DROP_GRACE)),

@@ -250,6 +250,7 @@ fn terms(request: u8, ttl: u64) -> Terms {
         holder: Holder::new(String::new()).expect("an empty holder is valid"),
         metadata: Metadata::default(),
         min_token: 0,
+        max_hold: None,
     }
 }
 

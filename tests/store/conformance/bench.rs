@@ -79,7 +79,7 @@ pub(crate) fn attachment(number: u128) -> AttachmentId {
 
 pub(crate) fn terms() -> Terms {
     let holder = Holder::new("holder".into()).unwrap();
-    Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0 }
+    Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0, max_hold: None }
 }
 
 /// The first attempt of a request, without waiting.

@@ -1,14 +1,14 @@
 //! Renewal, attachment, release and revocation of leases.
 
 use crate::{
-    bench::{Bench, Harness, TTL, acquire, attachment, call, candidate, granted, name, try_acquire},
+    bench::{Bench, Harness, TTL, acquire, attachment, call, candidate, granted, name, terms, try_acquire},
     notices::RecordingNotices,
 };
 use fencepost::testing::{
     domain::{
         command::{Acquire, Candidate, Command},
         ids::LeaseId,
-        lease::LeaseEnd,
+        lease::{LeaseEnd, MaxHold, Terms},
         limits::ENDED_MEMORY,
         name::Reason,
         outcome::{AcquireOutcome, Fate, Gone, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
@@ -173,4 +173,21 @@ pub(crate) async fn a_lease_may_be_attached_by_its_grant(bench: &Bench<impl Harn
     assert_eq!(left(bench.renew_kept(second, 12).await), TTL);
     assert_eq!(left(bench.attach(second, 13, 2).await), TTL);
     assert_eq!(bench.renew_kept(second, 12).await, RenewOutcome::AttachedElsewhere);
+}
+
+pub(crate) async fn no_renewal_extends_a_lease_beyond_its_max_hold(bench: &Bench<impl Harness>) {
+    let terms = Terms { max_hold: MaxHold::new(2 * TTL), ..terms() };
+    let grant = granted(bench.request(Acquire { terms, ..try_acquire(1) }).await);
+    bench.attach(grant, 10, 1).await;
+    bench.pass(TTL / 2).await;
+    assert_eq!(left(bench.renew_kept(grant, 10).await), TTL);
+    bench.pass(TTL / 2).await;
+    assert_eq!(left(bench.renew_kept(grant, 10).await), TTL, "it ends just then");
+    bench.pass(TTL / 2).await;
+    let renew = async |ttl| bench.run::<RenewOutcome>(Command::Renew { lease_id: grant.lease_id, ttl }).await;
+    assert_eq!((left(renew(None).await), left(renew(Some(TTL)).await)), (TTL / 2, TTL / 2));
+    bench.pass(TTL / 2).await;
+    assert_eq!(renew(None).await, RenewOutcome::Lost(gone(Fate::Ended(LeaseEnd::Expired), None)));
+    assert_eq!(RecordingNotices::take(&bench.notices().ended), [(attachment(10), LeaseEnd::Expired)]);
+    assert_eq!(bench.acquire(2).await.previous_end, Some(LeaseEnd::Expired));
 }

@@ -81,12 +81,14 @@ macro_rules! every_store {
                 a_stream_is_notified_once_of_the_end_of_its_lease,
                 many_leases_are_renewed_together_each_with_its_own_outcome,
                 a_lease_may_be_attached_by_its_grant,
+                no_renewal_extends_a_lease_beyond_its_max_hold,
             }
             read {
                 a_view_shows_the_holder_and_the_last_end,
                 a_token_is_current_until_its_lease_ends,
                 a_listing_has_each_lock_in_use_once,
                 events_arrive_in_order_and_only_if_the_store_is_watched,
+                an_event_tells_that_a_lease_ended_by_its_max_hold,
             }
         })+
     };

@@ -1,13 +1,13 @@
 //! Views, listings and events.
 
 use crate::{
-    bench::{Bench, Harness, TTL, acquire, granted, name, try_acquire},
+    bench::{Bench, Harness, TTL, acquire, granted, name, terms, try_acquire},
     notices::RecordingNotices,
 };
 use fencepost::testing::{
     domain::{
-        command::Command,
-        lease::LeaseEnd,
+        command::{Acquire, Command},
+        lease::{LeaseEnd, MaxHold, Terms},
         limits::ENDED_MEMORY,
         name::Reason,
         outcome::{LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus},
@@ -112,5 +112,24 @@ pub(crate) async fn events_arrive_in_order_and_only_if_the_store_is_watched(benc
             (EventKind::Granted, expired.token),
             (EventKind::Expired, expired.token),
         ]
+    );
+}
+
+pub(crate) async fn an_event_tells_that_a_lease_ended_by_its_max_hold(bench: &Bench<impl Harness>) {
+    bench.notices().watched.store(true, Ordering::SeqCst);
+    bench.store().watch().await.unwrap();
+    for (number, max_hold) in [(1, MaxHold::new(TTL)), (2, MaxHold::new(2 * TTL))] {
+        let terms = Terms { max_hold, ..terms() };
+        let grant = granted(bench.request(Acquire { terms, ..try_acquire(number) }).await);
+        bench.pass(TTL).await;
+        bench.run::<RenewOutcome>(Command::Renew { lease_id: grant.lease_id, ttl: None }).await;
+    }
+    let events = RecordingNotices::take(&bench.notices().events);
+    let told: Vec<_> = events.into_iter().map(|event| (event.kind, event.max_hold)).collect();
+    let (granted, expired) = (EventKind::Granted, EventKind::Expired);
+    assert_eq!(
+        told,
+        [(granted.clone(), None), (expired.clone(), MaxHold::new(TTL)), (granted, None), (expired, None)],
+        "the second one was not renewed"
     );
 }

@@ -6,6 +6,7 @@ pub(crate) use fencepost::testing::{
     clock::{Clock, ManualClock},
     domain::{
         command::Acquire,
+        features::Features,
         limits::{CLAIM_WINDOW, Limits},
         name::LockName,
         outcome::{AcquireOutcome, Grant, ReleaseOutcome, RenewOutcome},
@@ -24,14 +25,14 @@ pub(crate) use fencepost::testing::{
                 message::Request,
                 node::{ClusterId, Mark, Node, NodeRequest},
             },
-            rpc::messages::{Frame, Parcel},
+            rpc::messages::{Frame, Heartbeat, Parcel, Work},
         },
     },
 };
 pub(crate) use futures_util::future::select_all;
 pub(crate) use std::{
     cmp::Reverse,
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -73,10 +74,24 @@ pub(crate) struct Ways {
     pub(crate) first_is_deaf: AtomicBool,
     /// Whether the first batch of each leader is late.
     pub(crate) delays_first_batches: AtomicBool,
+    /// Whether servers that start now tell nothing of what they understand.
+    pub(crate) tells_nothing: AtomicBool,
+    /// Whether each server tells nothing.
+    pub(crate) silent: Mutex<BTreeMap<ServerId, bool>>,
+    /// Frames to such a server with something that needs a feature.
+    pub(crate) new_to_silent: AtomicUsize,
 }
 
 impl NodeClient for Ways {
-    async fn send(&self, node: usize, requests: Vec<NodeRequest>) -> Result<Answers, Lost> {
+    async fn send(&self, node: usize, mut requests: Vec<NodeRequest>) -> Result<Answers, Lost> {
+        for request in &mut requests {
+            if let NodeRequest::Heartbeat { server, payload, .. } = request
+                && self.is_silent(*server)
+            {
+                let told = Heartbeat::decode(payload).unwrap();
+                *payload = Heartbeat { features: Features::NONE, ..told }.encode().into();
+            }
+        }
         let is_first = |request: &NodeRequest| match request {
             NodeRequest::OfPartition { request: Request::Write { before, position, .. }, .. } => {
                 before.ballot != position.ballot
@@ -105,7 +120,11 @@ impl NodeClient for Ways {
             return Ok(true);
         }
         let fate = *self.fate.lock().unwrap();
-        let fates = Parcel::decode(&parcel).unwrap().frames.into_iter().map(|frame| fate(&frame));
+        let frames = Parcel::decode(&parcel).unwrap().frames;
+        if self.is_silent(to) {
+            self.new_to_silent.fetch_add(frames.iter().filter(|frame| is_new(frame)).count(), Ordering::Relaxed);
+        }
+        let fates = frames.into_iter().map(|frame| fate(&frame));
         match fates.into_iter().find(|fate| !matches!(fate, Fate::Comes)) {
             None | Some(Fate::Comes) => self.twins.publish(node, to, parcel).await,
             Some(Fate::Lost) => Ok(true),
@@ -122,6 +141,17 @@ impl NodeClient for Ways {
 
     fn listen(&self, node: usize, me: ServerId) -> Pushes {
         self.twins.listen(node, me)
+    }
+}
+
+/// Whether it has something that needs a feature.
+fn is_new(frame: &Frame) -> bool {
+    match frame {
+        Frame::Forward { work: Work::Run(_, command), .. } => !Features::of(command).is_none(),
+        Frame::Waiters { waiters, .. } => {
+            waiters.iter().any(|waiter| !Features::of_terms(&waiter.acquire.terms).is_none())
+        }
+        _ => false,
     }
 }
 
@@ -150,6 +180,11 @@ impl Clock for RuntimeClock {
 }
 
 impl Ways {
+    fn is_silent(&self, server: ServerId) -> bool {
+        let is_silent = || self.tells_nothing.load(Ordering::Relaxed);
+        *self.silent.lock().unwrap().entry(server).or_insert_with(is_silent)
+    }
+
     pub(crate) fn to_all(&self, fate: fn(&Frame) -> Fate) {
         *self.fate.lock().unwrap() = fate;
     }
@@ -221,6 +256,9 @@ pub(crate) fn empty(nodes: usize) -> (Arc<Ways>, Mark) {
         parcels: AtomicUsize::new(1),
         first_is_deaf: AtomicBool::new(false),
         delays_first_batches: AtomicBool::new(false),
+        tells_nothing: AtomicBool::new(false),
+        silent: Mutex::default(),
+        new_to_silent: AtomicUsize::new(0),
     });
     let members = (0..nodes).map(|node| format!("node {node}").into()).collect();
     (ways, Mark { cluster: ClusterId(7), partitions: PARTITIONS, list: 1, members, rebuild: None })

@@ -1,6 +1,7 @@
 //! When leases end whose partition moves as planned: a leader tells its successor of renewals that no node has.
 
 use crate::crowd::*;
+use fencepost::testing::domain::lease::MaxHold;
 use tokio::time::sleep_until;
 
 /// Of a lease whose renewals are not written.
@@ -93,5 +94,34 @@ async fn who_hears_late_of_a_hand_over_does_not_forget_renewals_since() {
     sleep_until(end - Duration::from_secs(1)).await;
     for (name, grant) in held {
         assert_eq!(holder(&servers[0], &name).await, Some(grant.token.get()), "its holder may count on it");
+    }
+}
+
+/// Who takes over from the dead begins TTLs anew, because renewals may be missing, but none beyond its `max_hold`.
+#[tokio::test(start_paused = true)]
+async fn a_takeover_begins_no_ttl_beyond_the_max_hold() {
+    const MAX_HOLD: Duration = Duration::from_secs(25);
+    // The store's time stands still while nobody leads.
+    const LEADERLESS_MAX: Duration = Duration::from_secs(4);
+    let (ways, mark, mut servers) = cluster(1).await;
+    let (mut held, taken) = (Vec::new(), Instant::now());
+    for name in (0..LOCKS).map(lock) {
+        let mut request = acquire(new_request(), SHORT, false);
+        request.terms.max_hold = MaxHold::new(MAX_HOLD);
+        held.push((name.clone(), granted(servers[0].store.acquire(&name, request).await.unwrap())));
+    }
+    renew_all(&servers[0], &held).await;
+    sleep(Duration::from_secs(15)).await;
+    renew_all(&servers[0], &held).await;
+    servers.push(Server::start(&ways, &mark));
+    drop(servers.remove(0));
+    until("a new leader", || servers[0].store.leads() == usize::from(PARTITIONS)).await;
+    for (name, grant) in held {
+        assert_eq!(holder(&servers[0], &name).await, Some(grant.token.get()), "its holder may count on it");
+        sleep_until(taken + MAX_HOLD - Duration::from_millis(100)).await;
+    }
+    sleep_until(taken + MAX_HOLD + LEADERLESS_MAX).await;
+    for name in (0..LOCKS).map(lock) {
+        assert_eq!(holder(&servers[0], &name).await, None, "it is over after its max_hold");
     }
 }

@@ -11,6 +11,7 @@ mod changes;
 mod crowd;
 mod deaths;
 mod ends;
+mod features;
 mod moves;
 mod one_node;
 mod parcels;

@@ -115,6 +115,11 @@ pub(crate) fn ttl(request: u8) -> Duration {
     Duration::from_secs([5, 2, 12][usize::from(request) % 3])
 }
 
+/// The bound on all the time that a request may hold the lock: none, longer than its TTL, or equal to it.
+pub(crate) fn max_hold(request: u8) -> Option<Duration> {
+    [None, None, None, Some(7), None, Some(12)][usize::from(request) % 6].map(Duration::from_secs)
+}
+
 /// An id with the number in its first digits, which `Debug` prints.
 fn id(number: u32) -> Uuid {
     Uuid::from_u128(u128::from(number) << 104)

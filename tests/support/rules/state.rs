@@ -1,6 +1,6 @@
 //! The state of the oracle.
 
-use super::{attachment_number, grant_id, holder, lease_number, request_number, ttl};
+use super::{attachment_number, grant_id, holder, lease_number, max_hold, request_number, ttl};
 use fencepost::testing::domain::{
     command::Effect, lease::LeaseEnd, outcome::HolderView, time::StoreTime, token::FencingToken,
 };
@@ -77,8 +77,12 @@ impl Past {
 
 impl Holding {
     pub(super) fn extend(&mut self, now: StoreTime, ttl: Duration) {
-        if self.end <= now.after(ttl) {
-            self.end = now.after(ttl);
+        let mut end = now.after(ttl);
+        if let Some(max) = max_hold(self.request) {
+            end = end.min(self.since.after(max));
+        }
+        if self.end <= end {
+            self.end = end;
             self.ttl = ttl;
         }
         self.cut = false;

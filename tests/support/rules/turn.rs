@@ -1,10 +1,10 @@
 //! Runs the command of a step through the rules.
 
-use super::{Step, World, grant_id, holder, id, lease_id, request_number, ttl};
+use super::{Step, World, grant_id, holder, id, lease_id, max_hold, request_number, ttl};
 use fencepost::testing::domain::{
     command::{Acquire, Candidate, Command, Effects, Outcome},
     ids::{AttachmentId, Call, CallId, ReplicaId, RequestId},
-    lease::Terms,
+    lease::{MaxHold, Terms},
     name::{Metadata, Reason},
     replicas::Replicas,
     rules::Turn,
@@ -86,6 +86,7 @@ fn acquire_command(call: Call, wait: bool, candidate: Candidate) -> Acquire {
         holder: holder(request),
         metadata: Metadata::default(),
         min_token: 0,
+        max_hold: max_hold(request).and_then(MaxHold::new),
     };
     Acquire { call, terms, wait, candidate }
 }

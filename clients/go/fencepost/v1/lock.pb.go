@@ -42,6 +42,8 @@
 //   UNAVAILABLE          DRAINING           The server is draining. Repeat on another server, or after the delay.
 //   DEADLINE_EXCEEDED    DEADLINE_OVER      The deadline of the call is over: it may or may not have taken effect.
 //                                           Repeat with the same ids.
+//   FAILED_PRECONDITION  NOT_ALL_SERVERS    Nothing was done: some servers of the store are of a version that does not
+//                                           know max_hold. Tell an operator to upgrade them, or leave it out.
 //   FAILED_PRECONDITION  TOKENS_EXHAUSTED   No token is left for the lock: a clock or a min_token was centuries ahead.
 //                                           Tell an operator.
 //   DATA_LOSS            STORE_CORRUPT      Redis contains data that this server did not write, or that another version
@@ -177,7 +179,7 @@ const (
 	LeaseEnd_LEASE_END_UNSPECIFIED LeaseEnd = 0
 	// Its holder released it.
 	LeaseEnd_LEASE_END_RELEASED LeaseEnd = 1
-	// Its TTL passed without a renewal. The work that it protected may be unfinished.
+	// Its TTL passed without a renewal, or its max_hold was over. The work that it protected may be unfinished.
 	LeaseEnd_LEASE_END_EXPIRED LeaseEnd = 2
 	// An operator revoked it (ForceRelease); or the server did, because the holder's stream ended and the holder had set
 	// release_on_disconnect; or a classic client replaced the lock's key (a server with --classic-prefix).
@@ -564,8 +566,10 @@ type AcquireRequest struct {
 	// How long the lock stays unavailable after this lease, unless the lease is released. Not supported yet: must be
 	// absent or 0.
 	LockDelay *durationpb.Duration `protobuf:"bytes,11,opt,name=lock_delay,json=lockDelay,proto3" json:"lock_delay,omitempty"`
-	// The longest time to hold the lock, with all renewals: a bound on stuck holders. Not supported yet: must be absent
-	// or 0.
+	// The longest time to hold the lock, with all renewals: a bound on holders that are stuck and whose clients go on
+	// renewing. At least the TTL, at most 7 days; absent or 0: no bound. No renewal extends the lease beyond it. Near it,
+	// the grant or the renewal answers the shorter time that is left, and then the lease ends as EXPIRED. All servers of
+	// the store have to know it, else the request fails with FAILED_PRECONDITION (NOT_ALL_SERVERS).
 	MaxHold       *durationpb.Duration `protobuf:"bytes,12,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1145,8 +1149,8 @@ func (x *RenewRequest) GetTtl() *durationpb.Duration {
 type RenewResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Outcome RenewResponse_Outcome  `protobuf:"varint,1,opt,name=outcome,proto3,enum=fencepost.v1.RenewResponse_Outcome" json:"outcome,omitempty"`
-	// With RENEWED: the time left. The lease is valid until (when you sent this request) + held_for + ttl - drift -
-	// margin, as in AcquireResponse. Ignore an earlier end than you know already.
+	// With RENEWED: the time left, which max_hold bounds. The lease is valid until (when you sent this request) +
+	// held_for + ttl - drift - margin, as in AcquireResponse. Ignore an earlier end than you know already.
 	Ttl *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// With RENEWED: how long the server held this request before it sent it to the store.
 	HeldFor *durationpb.Duration `protobuf:"bytes,3,opt,name=held_for,json=heldFor,proto3" json:"held_for,omitempty"`
@@ -3155,7 +3159,7 @@ type WatchResponse struct {
 	GrantId      string `protobuf:"bytes,4,opt,name=grant_id,json=grantId,proto3" json:"grant_id,omitempty"`
 	FencingToken uint64 `protobuf:"varint,5,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
 	// With REVOKED: the reason that the operator gave, "stream ended", or that a classic client replaced the lock's key
-	// (a server with --classic-prefix).
+	// (a server with --classic-prefix). With EXPIRED: that the lock was held for its max_hold, if that ended the lease.
 	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	// With MISSED: the lowest possible number of events lost since the previous event; 0 if it is not known.
 	Missed        uint64 `protobuf:"varint,7,opt,name=missed,proto3" json:"missed,omitempty"`

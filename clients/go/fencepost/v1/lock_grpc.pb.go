@@ -42,6 +42,8 @@
 //   UNAVAILABLE          DRAINING           The server is draining. Repeat on another server, or after the delay.
 //   DEADLINE_EXCEEDED    DEADLINE_OVER      The deadline of the call is over: it may or may not have taken effect.
 //                                           Repeat with the same ids.
+//   FAILED_PRECONDITION  NOT_ALL_SERVERS    Nothing was done: some servers of the store are of a version that does not
+//                                           know max_hold. Tell an operator to upgrade them, or leave it out.
 //   FAILED_PRECONDITION  TOKENS_EXHAUSTED   No token is left for the lock: a clock or a min_token was centuries ahead.
 //                                           Tell an operator.
 //   DATA_LOSS            STORE_CORRUPT      Redis contains data that this server did not write, or that another version
@@ -144,8 +146,8 @@ type LockServiceClient interface {
 	// of another holder. Stop the work that the lock protects *before* you call this: from then on another holder may
 	// get the lock at any moment.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
-	// Renews one lease, for callers that cannot keep a stream (functions, scripts). Sets the time left to the TTL. Never
-	// shortens a lease, and never revives one that has ended.
+	// Renews one lease, for callers that cannot keep a stream (functions, scripts). Sets the time left to the TTL, or to
+	// what is left of max_hold if that is less. Never shortens a lease, and never revives one that has ended.
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
 	// Keeps any number of leases alive on one stream, in place of a renewal timer for each lease. The server sets the
 	// pace: it sends beats, the client's read loop answers each beat, and only answers renew leases. A paused process
@@ -334,8 +336,8 @@ type LockServiceServer interface {
 	// of another holder. Stop the work that the lock protects *before* you call this: from then on another holder may
 	// get the lock at any moment.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
-	// Renews one lease, for callers that cannot keep a stream (functions, scripts). Sets the time left to the TTL. Never
-	// shortens a lease, and never revives one that has ended.
+	// Renews one lease, for callers that cannot keep a stream (functions, scripts). Sets the time left to the TTL, or to
+	// what is left of max_hold if that is less. Never shortens a lease, and never revives one that has ended.
 	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
 	// Keeps any number of leases alive on one stream, in place of a renewal timer for each lease. The server sets the
 	// pace: it sends beats, the client's read loop answers each beat, and only answers renew leases. A paused process

@@ -33,6 +33,9 @@ const TTLMinMS = 1000
 // TTLMaxMS: The longest TTL that a server accepts, unless it is configured otherwise.
 const TTLMaxMS = 86400000
 
+// MaxHoldMaxMS: The longest max_hold that a server accepts. The shortest is the TTL.
+const MaxHoldMaxMS = 604800000
+
 // WaitMaxMS: The longest wait that a server accepts, unless it is configured otherwise.
 const WaitMaxMS = 3600000
 
@@ -170,6 +173,10 @@ const SetNamesMax = 64
 // LostSilence: Why a lock is lost: no renewal got through in time, or the process was paused.
 const LostSilence = "its validity ended before a renewal arrived"
 
+// LostMaxHold: Why a lock is lost: it was held for as long as max_hold allows, and no renewal extends
+// it.
+const LostMaxHold = "it was held for its max_hold"
+
 // LostExpired: Why a lock is lost: the server reports that the TTL passed without a renewal.
 const LostExpired = "the lease expired"
 
@@ -204,6 +211,7 @@ var Reasons = map[string]string{
 	"REQUEST_TOO_SLOW":  "UNAVAILABLE",
 	"DRAINING":          "UNAVAILABLE",
 	"DEADLINE_OVER":     "DEADLINE_EXCEEDED",
+	"NOT_ALL_SERVERS":   "FAILED_PRECONDITION",
 	"TOKENS_EXHAUSTED":  "FAILED_PRECONDITION",
 	"STORE_CORRUPT":     "DATA_LOSS",
 }

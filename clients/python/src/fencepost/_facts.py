@@ -24,6 +24,8 @@ DEFAULT_TTL_MS: Final[int] = 30000
 TTL_MIN_MS: Final[int] = 1000
 # The longest TTL that a server accepts, unless it is configured otherwise.
 TTL_MAX_MS: Final[int] = 86400000
+# The longest max_hold that a server accepts. The shortest is the TTL.
+MAX_HOLD_MAX_MS: Final[int] = 604800000
 # The longest wait that a server accepts, unless it is configured otherwise.
 WAIT_MAX_MS: Final[int] = 3600000
 # The maximum length of a lock name in bytes of UTF-8. The minimum is 1.
@@ -111,6 +113,8 @@ LAST_ANSWER: Final[str] = "the last answer was {}"
 SET_NAMES_MAX: Final[int] = 64
 # Why a lock is lost: no renewal got through in time, or the process was paused.
 LOST_SILENCE: Final[str] = "its validity ended before a renewal arrived"
+# Why a lock is lost: it was held for as long as max_hold allows, and no renewal extends it.
+LOST_MAX_HOLD: Final[str] = "it was held for its max_hold"
 # Why a lock is lost: the server reports that the TTL passed without a renewal.
 LOST_EXPIRED: Final[str] = "the lease expired"
 # Why a lock is lost: an operator or the server took it back.
@@ -140,6 +144,7 @@ REASONS: Final[Mapping[str, str]] = {
     "REQUEST_TOO_SLOW": "UNAVAILABLE",
     "DRAINING": "UNAVAILABLE",
     "DEADLINE_OVER": "DEADLINE_EXCEEDED",
+    "NOT_ALL_SERVERS": "FAILED_PRECONDITION",
     "TOKENS_EXHAUSTED": "FAILED_PRECONDITION",
     "STORE_CORRUPT": "DATA_LOSS",
 }

@@ -4,8 +4,9 @@ use super::NAME;
 use fencepost::testing::{
     domain::{
         command::{Acquire, Candidate, Command, Outcome},
+        features::Features,
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
-        lease::{LeaseEnd, Terms},
+        lease::{LeaseEnd, MaxHold, Terms},
         name::{Holder, LockName, Metadata, Reason},
         outcome::{
             AcquireOutcome, ClassicHold, Contention, Fate, Gone, Grant, HolderView, LockView, ReleaseOutcome,
@@ -54,7 +55,8 @@ fn metadata() -> Metadata {
 }
 
 fn acquire() -> Acquire {
-    let terms = Terms { fingerprint: 1, ttl: SPAN, holder: holder(), metadata: metadata(), min_token: 3 };
+    let terms =
+        Terms { fingerprint: 1, ttl: SPAN, holder: holder(), metadata: metadata(), min_token: 3, max_hold: None };
     Acquire { call: CALL, terms, wait: true, candidate: CANDIDATE }
 }
 
@@ -136,7 +138,14 @@ fn outcomes() -> Vec<Outcome> {
 
 fn notices() -> Vec<Notice> {
     let kind = EventKind::Revoked("maintenance".to_owned());
-    let event = Event { kind, name: name(), holder: "worker".to_owned(), grant_id: GrantId(ID), token: token() };
+    let event = Event {
+        kind,
+        name: name(),
+        holder: "worker".to_owned(),
+        grant_id: GrantId(ID),
+        token: token(),
+        max_hold: MaxHold::new(SPAN),
+    };
     vec![
         Notice::LookAgain(CALL.request, 2),
         Notice::LeaseEnded(ATTACHMENT, LeaseEnd::Expired),
@@ -193,6 +202,7 @@ pub fn parcels() -> Vec<Vec<u8>> {
         leads: vec![Led { partition: 4, round: 300, now: NOW }; 2],
         notices: vec![(BALLOT.server, 5)],
         strangers: vec![stranger],
+        features: Features::OWN,
     };
     let mut seeds: Vec<_> = frames().into_iter().map(|frame| of(vec![frame])).collect();
     seeds.extend([of(Vec::new()), of(frames().split_off(20)), [&[1], &heartbeat.encode()[..]].concat()]);

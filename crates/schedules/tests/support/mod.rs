@@ -39,7 +39,14 @@ pub(crate) fn candidate(number: u128) -> Candidate {
 }
 
 pub(crate) fn terms(ttl: Duration) -> Terms {
-    Terms { fingerprint: 0, ttl, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 }
+    Terms {
+        fingerprint: 0,
+        ttl,
+        holder: Holder::default(),
+        metadata: Metadata::default(),
+        min_token: 0,
+        max_hold: None,
+    }
 }
 
 /// Acquires a free lock.

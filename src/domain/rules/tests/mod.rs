@@ -7,6 +7,7 @@ mod ended;
 mod granting;
 mod handing_over;
 mod holding;
+mod max_hold;
 mod queueing;
 mod replicas;
 mod retrying;
@@ -16,7 +17,7 @@ use super::{Lock, Turn};
 use crate::domain::{
     command::{Acquire, Candidate, Effect, Effects},
     ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-    lease::{LeaseEnd, Terms},
+    lease::{LeaseEnd, MaxHold, Terms},
     limits::{CLAIM_WINDOW, COMMAND_WINDOW},
     name::{Holder, Metadata},
     outcome::{
@@ -60,6 +61,7 @@ struct Bench {
     waiters_max: usize,
     ttl: Duration,
     min_token: u64,
+    max_hold: Option<MaxHold>,
     leases: u128,
     /// The call id of the next command.
     call_id: u64,
@@ -81,6 +83,7 @@ impl Bench {
             waiters_max: 10,
             ttl: TTL,
             min_token: 0,
+            max_hold: None,
             leases: 0,
             call_id: 1,
             replica: 0,
@@ -149,6 +152,7 @@ impl Bench {
             holder: Holder::new(request.to_string()).unwrap(),
             metadata: Metadata::default(),
             min_token: self.min_token,
+            max_hold: self.max_hold,
         };
         Acquire { call: self.call(request, attempt), terms, wait: true, candidate: self.candidate() }
     }

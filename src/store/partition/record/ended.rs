@@ -95,19 +95,19 @@ pub fn append(record: &mut Vec<u8>, name: &LockName, ended: &Ended, token: Optio
 
 /// Reads a record: what ended first comes first.
 pub fn decode(record: &[u8]) -> Result<Vec<Entry>, RecordError> {
-    let RecordMessage { entries } = super::decode(record)?;
+    let RecordMessage { entries } = super::decode(record, LAYOUT)?;
     entries.into_iter().map(read).collect()
 }
 
 /// The same record with other tokens of leases. `None`: there are no such tokens.
 pub fn with_tokens(record: &Bytes, token: impl Fn(u64) -> Option<u64>) -> Result<Option<Bytes>, RecordError> {
-    let mut message: RecordMessage = super::decode(record)?;
+    let mut message: RecordMessage = super::decode(record, LAYOUT)?;
     let is_of_lease = |entry: &&mut EntryMessage| entry.number > 0 && fields::end_numbered(entry.end).is_some();
     for entry in message.entries.iter_mut().filter(is_of_lease) {
         let Some(token) = token(entry.number) else { return Ok(None) };
         entry.number = token;
     }
-    Ok(Some(super::encode(&message)))
+    Ok(Some(super::encode(LAYOUT, &message)))
 }
 
 fn read(message: EntryMessage) -> Result<Entry, RecordError> {

@@ -3,12 +3,12 @@
 //! A lock that is read has neither waiters nor an offer, which live in the memory of servers, and knows of no request
 //! that ended: those have records of their own ([`super::ended`]), one for all locks of a batch.
 
-use super::RecordError;
+use super::{LAYOUT, LAYOUT_OF_MODES, RecordError};
 use crate::{
     domain::{
         binding::Binding,
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-        lease::{Lease, Terms},
+        lease::{Lease, MaxHold, Terms},
         name::Holder,
         rules::{Lock, Tombstone},
         time::{StoreTime, micros},
@@ -79,6 +79,18 @@ struct LeaseMessage {
     unheard: bool,
     #[prost(bool, tag = "20")]
     heard: bool,
+    /// Of layout 2. Tags 21 to 25 are left for other fields of that layout.
+    #[prost(uint64, optional, tag = "26")]
+    max_hold: Option<u64>,
+}
+
+impl LockMessage {
+    /// The layout that this is written in: a server that reads layout 1 alone would take what it does not know for not
+    /// there.
+    fn layout(&self) -> u8 {
+        let is_plain = self.lease.as_ref().is_none_or(|lease| lease.max_hold.is_none());
+        if is_plain { LAYOUT } else { LAYOUT_OF_MODES }
+    }
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -104,12 +116,12 @@ pub fn encode(lock: &Lock, expires_at: StoreTime) -> Option<Bytes> {
         lease: lock.lease().map(|lease| LeaseMessage { expires_at: expires_at.as_micros(), ..lease_message(lease) }),
         tombstones: lock.tombstones()[from..].iter().map(tombstone_message).collect(),
     };
-    Some(super::encode(&message))
+    Some(super::encode(message.layout(), &message))
 }
 
 /// Reads the record of a lock. What the lock lacks is said above.
 pub fn decode(record: &[u8]) -> Result<Lock, RecordError> {
-    let LockMessage { lease, tombstones } = super::decode(record)?;
+    let LockMessage { lease, tombstones } = super::decode(record, LAYOUT_OF_MODES)?;
     if lease.is_none() && tombstones.is_empty() {
         return Err(FieldError::Missing("lease").into());
     }
@@ -122,11 +134,11 @@ pub fn decode(record: &[u8]) -> Result<Lock, RecordError> {
 
 /// The same record with another token, if there is a lease. `None`: there is no such token.
 pub fn with_token(record: &Bytes, token: impl Fn(u64) -> Option<u64>) -> Result<Option<Bytes>, RecordError> {
-    let mut message: LockMessage = super::decode(record)?;
+    let mut message: LockMessage = super::decode(record, LAYOUT_OF_MODES)?;
     let Some(lease) = &mut message.lease else { return Ok(Some(record.clone())) };
     let Some(token) = token(lease.token) else { return Ok(None) };
     lease.token = token;
-    Ok(Some(super::encode(&message)))
+    Ok(Some(super::encode(message.layout(), &message)))
 }
 
 fn lease_message(lease: &Lease) -> LeaseMessage {
@@ -134,7 +146,7 @@ fn lease_message(lease: &Lease) -> LeaseMessage {
     let Lease {
         request,
         binding,
-        terms: Terms { fingerprint, ttl, holder, metadata, min_token },
+        terms: Terms { fingerprint, ttl, holder, metadata, min_token, max_hold },
         lease_id,
         grant_id,
         token,
@@ -168,6 +180,7 @@ fn lease_message(lease: &Lease) -> LeaseMessage {
         attachment_attempt: *attachment_attempt,
         unheard: *unheard,
         heard: *heard,
+        max_hold: max_hold.map(|max| micros(max.span())),
     }
 }
 
@@ -184,6 +197,7 @@ fn read_lease(message: LeaseMessage) -> Result<Lease, FieldError> {
             holder: fields::checked("holder", Holder::new(message.holder))?,
             metadata: fields::metadata(message.metadata)?,
             min_token: message.min_token,
+            max_hold: message.max_hold.map(read_max_hold).transpose()?,
         },
         lease_id: LeaseId(fields::id(message.lease_id, "lease id")?),
         grant_id: GrantId(fields::id(message.grant_id, "grant id")?),
@@ -197,6 +211,10 @@ fn read_lease(message: LeaseMessage) -> Result<Lease, FieldError> {
         unheard: message.unheard,
         heard: message.heard,
     })
+}
+
+fn read_max_hold(micros: u64) -> Result<MaxHold, FieldError> {
+    MaxHold::from_micros(micros).ok_or_else(|| FieldError::number("max_hold", micros))
 }
 
 fn tombstone_message(tombstone: &Tombstone) -> TombstoneMessage {

@@ -20,8 +20,11 @@ use crate::{
 };
 use prost::Message;
 
-/// The number of the layout that this server writes and reads.
+/// The layout of plain records. Each server reads it.
 pub const LAYOUT: u8 = 1;
+/// The layout of records with a field that servers of layout 1 do not know, and must not pass over: they would hold a
+/// lease without its bounds. Such a server refuses the record, and does not lead its partition.
+pub const LAYOUT_OF_MODES: u8 = 2;
 
 /// A record has at most so many bytes. The largest that a server writes, of a lock with all the metadata that there can
 /// be and with [`lock::TOMBSTONES_MAX`], has about a third of it.
@@ -82,8 +85,8 @@ pub enum RecordError {
     TooLong(usize),
     /// Another version of the server wrote it.
     #[error(
-        "it has layout {0}, and this server reads layout {LAYOUT}: another version of the server wrote it. Start that \
-         version, or a later one that still reads it"
+        "it has layout {0}, and this server reads layouts {LAYOUT} to {LAYOUT_OF_MODES}: another version of the server \
+         wrote it. Start that version, or a later one that still reads it"
     )]
     OtherLayout(u8),
     /// It is no message.
@@ -108,21 +111,22 @@ pub fn with_tokens(
 }
 
 /// A record of this message.
-fn encode(message: &impl Message) -> Bytes {
+fn encode(layout: u8, message: &impl Message) -> Bytes {
     let mut record = Vec::with_capacity(1 + message.encoded_len());
-    record.push(LAYOUT);
+    record.push(layout);
     message.encode(&mut record).unwrap_or_else(|_| unreachable!("a Vec grows"));
     record.into()
 }
 
-/// The message of a record.
-fn decode<M: Message + Default>(record: &[u8]) -> Result<M, RecordError> {
+/// The message of a record of layout 1, or of a later one up to `newest`: fields are known by their numbers, so each
+/// layout is read like the newest.
+fn decode<M: Message + Default>(record: &[u8], newest: u8) -> Result<M, RecordError> {
     if record.len() > RECORD_BYTES_MAX {
         return Err(RecordError::TooLong(record.len()));
     }
     match record.split_first() {
         None => Err(RecordError::Empty),
-        Some((&LAYOUT, message)) => Ok(M::decode(message)?),
+        Some((layout, message)) if (LAYOUT..=newest).contains(layout) => Ok(M::decode(message)?),
         Some((layout, _)) => Err(RecordError::OtherLayout(*layout)),
     }
 }

@@ -10,7 +10,7 @@ use crate::{
         binding::Binding,
         ended::{Ended, RequestEnd},
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-        lease::{Lease, LeaseEnd, Terms},
+        lease::{Lease, LeaseEnd, MaxHold, Terms},
         limits::{CALLS_PER_ATTEMPT_MAX, HOLDER_BYTES_MAX, LOCK_NAME_BYTES_MAX, METADATA_BYTES_MAX, TOKEN_END},
         name::{Holder, Metadata},
         rules::{Lock, Tombstone},
@@ -45,6 +45,7 @@ fn lease() -> Lease {
             holder: Holder::new("worker-7".into()).unwrap(),
             metadata: Metadata::new([("host".into(), "a.example".into())]).unwrap(),
             min_token: 7,
+            max_hold: None,
         },
         lease_id: LeaseId(id(4)),
         grant_id: GrantId(id(5)),
@@ -93,6 +94,23 @@ fn the_bytes_of_a_layout_never_change() {
     assert_eq!(hex(&ends), ENDED_BYTES);
     assert_eq!(hex(&Key::of_lock(&name)), "6c6f72646572732f3432");
     assert_eq!(hex(&Key::of_ended(258)), "650000000000000102");
+}
+
+/// A server before layout 2 refuses the record by its first byte. Without `max_hold` it reads it as ever.
+#[test]
+fn a_record_with_max_hold_has_layout_2_and_ends_with_it() {
+    let terms = Terms { max_hold: MaxHold::new(Duration::from_secs(3_600)), ..lease().terms };
+    let lock = Lock::kept(Some(Lease { terms, ..lease() }), vec![tombstone(10)]);
+    let record = encoded(&lock);
+    // The lease is longer by the tag and the number, and nothing else differs.
+    let expected = LOCK_BYTES.replacen("010ad701", "020ade01", 1).replacen("a00101", "a00101d00180c8ceb40d", 1);
+    assert_eq!(hex(&record), expected);
+    assert_eq!(lock::decode(&record).unwrap().lease(), lock.lease());
+    let name = LockName::new("orders/42").unwrap();
+    let raised = with_tokens(&Key::of_lock(&name), &record, |token| Some(token + 1)).unwrap().unwrap();
+    assert_eq!(raised[0], LAYOUT_OF_MODES, "with other tokens it is no older");
+    let free = Lock::kept(None, vec![tombstone(10)]);
+    assert_eq!(encoded(&free)[0], LAYOUT, "an old server leads the lock again when the lease has ended");
 }
 
 const LOCK_BYTES: &str = "010ad7010a1209010000000000000011010000000000000010021a0834120000000000002212090300000000000000110300\
@@ -154,8 +172,9 @@ fn a_full_record_of_ended_requests_is_read() {
 fn what_cannot_be_a_record_is_refused_in_words() {
     let refused = |record: &[u8]| lock::decode(record).unwrap_err().to_string();
     assert_eq!(refused(&[]), "it is empty");
-    let other = refused(&[2, 1, 2, 3]);
-    assert!(other.starts_with("it has layout 2, and this server reads layout 1"), "{other}");
+    let other = refused(&[3, 1, 2, 3]);
+    assert!(other.starts_with("it has layout 3, and this server reads layouts 1 to 2"), "{other}");
+    assert!(matches!(ended::decode(&[LAYOUT_OF_MODES]), Err(RecordError::OtherLayout(2))), "none is written so");
     assert!(refused(&[LAYOUT, 0xff]).starts_with("it is damaged: "));
     assert_eq!(refused(&[LAYOUT]), "it is damaged: its lease is missing");
     assert_eq!(refused(&[LAYOUT, 0x0a, 0]), "it is damaged: its request id is missing");

@@ -118,7 +118,14 @@ fn id(number: u32) -> Uuid {
 
 fn terms(ttl: Duration) -> Terms {
     let metadata = Metadata::new([("host".to_owned(), "h".to_owned())]).unwrap();
-    Terms { fingerprint: micros(ttl), ttl, holder: Holder::new("me".into()).unwrap(), metadata, min_token: 0 }
+    Terms {
+        fingerprint: micros(ttl),
+        ttl,
+        holder: Holder::new("me".into()).unwrap(),
+        metadata,
+        min_token: 0,
+        max_hold: None,
+    }
 }
 
 fn candidate(number: u32) -> Candidate {

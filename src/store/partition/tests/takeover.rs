@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::domain::{
-    lease::Lease,
+    lease::{Lease, MaxHold},
     outcome::{Contention, LockView},
 };
 use proptest::prelude::*;
@@ -41,6 +41,11 @@ fn ttl(request: u32) -> Duration {
     [5, 2, 40, 30][usize::try_from(request % 4).unwrap()] * SECOND
 }
 
+/// A bound on every second request, which some renewals meet.
+fn max_hold(request: u32) -> Option<MaxHold> {
+    MaxHold::new(2 * ttl(request)).filter(|_| request % 2 == 1)
+}
+
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = (0..20_u8, 0..REQUESTS, 1..=ATTEMPTS, 1..=COPIES, 0..100_usize)
         .prop_map(|(kind, request, attempt, copy, choice)| Step { kind, request, attempt, copy, choice });
@@ -71,7 +76,8 @@ impl World {
         let command = match step.kind {
             0..=4 => {
                 let wait = step.choice.is_multiple_of(2);
-                Command::Acquire(Acquire { call, terms: terms(ttl(step.request)), wait, candidate })
+                let terms = Terms { max_hold: max_hold(step.request), ..terms(ttl(step.request)) };
+                Command::Acquire(Acquire { call, terms, wait, candidate })
             }
             5 => Command::Claim(call, candidate),
             6 => Command::GiveUp(call),
@@ -141,7 +147,9 @@ impl World {
             (Some(one), Some(other)) => {
                 assert_eq!(*other, Lease { expires_at: other.expires_at, ..one.clone() });
                 if one.terms.ttl <= RENEWAL_UNWRITTEN_TTL_MAX && !one.unheard {
-                    assert_eq!(other.expires_at, now.after(one.terms.ttl), "it begins anew");
+                    let bound = one.terms.max_hold.map(|max| one.granted_at.after(max.span()));
+                    let anew = now.after(one.terms.ttl);
+                    assert_eq!(other.expires_at, bound.map_or(anew, |bound| anew.min(bound)), "it begins anew");
                     assert!(one.expires_at <= other.expires_at);
                 } else {
                     assert_eq!(other.expires_at, one.expires_at);

@@ -31,6 +31,7 @@ fn hold(value: Bytes, lasts: Duration) -> Wish {
 
 /// The lease goes on, for at least so long.
 fn extend(lease: &Lease, ttl: Duration, now: StoreTime) -> Wish {
+    let ttl = lease.terms.end(lease.granted_at, now, ttl).since(now);
     hold(value_of(lease.grant_id), ttl.max(lease.left(now)))
 }
 

@@ -4,14 +4,13 @@
 //! Nothing here makes the store safe: ballots do. A wrong suspicion costs a change of the leader, and a server that
 //! reads a minority of the nodes suspects nobody, so it deposes nobody either.
 
+mod features;
 mod forgotten;
+mod heirs;
 #[cfg(test)]
 mod tests;
 
-use super::{
-    known::Known,
-    shares::{Share, chosen, left_behind, levelled, weight},
-};
+use super::{known::Known, shares::weight};
 use crate::{
     domain::time::StoreTime,
     store::quorum::{
@@ -92,6 +91,12 @@ struct Peer {
 impl Peer {
     fn lives(&self, now: Instant) -> bool {
         self.heard.is_some_and(|heard| now.duration_since(heard) < SILENCE_MAX)
+    }
+
+    /// The same of one that was seen first a moment ago, too: it may have waiters already.
+    fn may_live(&self, now: Instant) -> bool {
+        let is_young = self.heard.is_none() && now.duration_since(self.first_seen) < KNOWN_AFTER;
+        self.lives(now) || is_young
     }
 
     /// Whether it has reached a majority of the nodes within this time, so that it can lead.
@@ -230,10 +235,7 @@ impl Election {
     pub(crate) fn gateways(&self, now: Instant) -> Vec<ServerId> {
         let is_heard_out = |left: Instant| now.duration_since(left) >= LAST_WORDS_TIME_MAX;
         let has_left = |peer: &Peer| peer.heartbeat.left && peer.left.is_none_or(is_heard_out);
-        // One that was seen first a moment ago may have waiters already.
-        let is_young = |peer: &Peer| peer.heard.is_none() && now.duration_since(peer.first_seen) < KNOWN_AFTER;
-        let may_live = |peer: &Peer| peer.lives(now) || is_young(peer);
-        let gateways = self.servers.iter().filter(|(_, peer)| may_live(peer) && !has_left(peer));
+        let gateways = self.servers.iter().filter(|(_, peer)| peer.may_live(now) && !has_left(peer));
         gateways.map(|(server, _)| *server).collect()
     }
 
@@ -324,48 +326,6 @@ impl Election {
         let is_before = |server: ServerId| Some(server) != but && weight(server, partition) > mine;
         let before = self.servers.iter().filter(|(server, peer)| is_before(**server) && may_campaign(peer));
         u32::try_from(before.count()).unwrap_or(u32::MAX)
-    }
-
-    /// The partitions of this server, which leads `mine`, that it is to hand over, and to whom. One that stays levels
-    /// the shares, but only while no partition changes its leader, as heartbeats say: a move that is under way is not
-    /// planned again. Others get a partition if they can lead, have lived for a while, and did not give one up just
-    /// now: such a server may leave, which its heartbeats do not say yet. A server that leaves gives all to any that
-    /// can lead.
-    pub(crate) fn heirs(&self, mine: &[u16], leaves: bool, now: Instant) -> Vec<(u16, ServerId)> {
-        let is_past = |at: Instant| now.duration_since(at) >= SETTLED_AFTER;
-        let settled = |peer: &Peer| is_past(peer.lives_since) && peer.gave.is_none_or(is_past);
-        // Calls wait for a hand-over to a dead server, so one that can wait is not begun if a heartbeat is late.
-        let within = if leaves { SILENCE_MAX } else { LATE_AFTER };
-        let may_get = |peer: &Peer| peer.reaches_majority(within, now) && (leaves || settled(peer));
-        let others = self.servers.iter().filter(|(_, peer)| peer.lives(now) && !peer.heartbeat.leaves);
-        let share = |(server, peer): (&ServerId, &Peer)| Share {
-            server: *server,
-            leads: peer.heartbeat.leads.len(),
-            gets: may_get(peer),
-        };
-        let mut shares: Vec<Share> = others.map(share).collect();
-        if leaves {
-            return chosen(mine.to_vec(), left_behind(shares, mine.len()));
-        }
-        shares.push(Share { server: self.me, leads: mine.len(), gets: true });
-        if self.is_settled(mine, now) { chosen(mine.to_vec(), levelled(shares, self.me)) } else { Vec::new() }
-    }
-
-    /// Whether nobody leads a partition twice, and nobody is about to lead one: this server leads `mine`.
-    fn is_settled(&self, mine: &[u16], now: Instant) -> bool {
-        let others = self.servers.values().filter(|peer| peer.lives(now) && !peer.heartbeat.leaves);
-        let led = others.flat_map(|peer| &peer.heartbeat.leads).map(|led| led.partition).chain(mine.iter().copied());
-        let mut leaders = vec![0; self.partitions.len()];
-        for partition in led {
-            if let Some(count) = leaders.get_mut(usize::from(partition)) {
-                *count += 1;
-            }
-        }
-        let nothing_rises = |at: usize| {
-            let rose = self.nodes.iter().flatten().filter_map(|sight| sight.rose.get(at));
-            rose.max().is_none_or(|rose| now.duration_since(*rose) >= LEADERLESS_AFTER)
-        };
-        leaders.iter().enumerate().all(|(at, count)| *count == 1 || *count == 0 && nothing_rises(at))
     }
 
     /// Whether a server came that this one will know in a moment, and that can lead then.

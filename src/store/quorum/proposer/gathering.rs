@@ -79,6 +79,7 @@ mod tests {
             holder: Holder::default(),
             metadata: Metadata::default(),
             min_token: 0,
+            max_hold: None,
         };
         PresentedWaiter {
             queue_position: (Ballot { round, ..Ballot::default() }, number),

@@ -8,6 +8,7 @@
 
 use crate::domain::{
     command::{Acquire, Command, Outcome},
+    features::Features,
     ids::Call,
     limits::DROP_GRACE,
     name::LockName,
@@ -137,11 +138,12 @@ impl LocalWaiters {
         self.0.iter().filter(|(_, waiting)| waiting.dropped.is_none()).map(|(call, _)| *call)
     }
 
-    /// The waiters that this leader has not queued, in their old order, and those that were dropped. To be presented to
-    /// it now.
-    pub(crate) fn present_to(&mut self, ballot: Ballot, now: Instant) -> Vec<PresentedWaiter> {
+    /// The waiters that this leader has not queued, in their old order, and those that were dropped, as far as it has
+    /// told that it understands them. To be presented to it now.
+    pub(crate) fn present_to(&mut self, (ballot, told): (Ballot, Features), now: Instant) -> Vec<PresentedWaiter> {
         let is_to_be = |waiting: &Waiting| {
             waiting.waiter.queue_position.0 < ballot
+                && Features::of_terms(&waiting.waiter.acquire.terms).are_among(told)
                 && waiting
                     .presented
                     .is_none_or(|it| it.to < ballot || now.duration_since(it.last) >= PRESENTED_AGAIN_AFTER)
@@ -217,6 +219,7 @@ mod tests {
             holder: Holder::default(),
             metadata: Metadata::default(),
             min_token: 0,
+            max_hold: None,
         };
         let mut it = LocalWaiters::default();
         let at = QueuePosition { ballot: ballot(1), number: 1, ahead: 0 };
@@ -230,13 +233,13 @@ mod tests {
     fn a_lease_counts_from_the_first_time_that_its_call_was_presented_to_the_leader() {
         let (mut it, call) = one_waiter();
         let first = Instant::now();
-        assert_eq!(it.present_to(ballot(2), first).len(), 1);
-        assert_eq!(it.present_to(ballot(2), first + PRESENTED_AGAIN_AFTER / 2).len(), 0);
-        assert_eq!(it.present_to(ballot(2), first + PRESENTED_AGAIN_AFTER).len(), 1);
+        assert_eq!(it.present_to((ballot(2), Features::OWN), first).len(), 1);
+        assert_eq!(it.present_to((ballot(2), Features::OWN), first + PRESENTED_AGAIN_AFTER / 2).len(), 0);
+        assert_eq!(it.present_to((ballot(2), Features::OWN), first + PRESENTED_AGAIN_AFTER).len(), 1);
         // The answer to the first one may come only now.
         assert_eq!(it.presented_at(call, ballot(2)), Some(first));
         let later = first + 2 * PRESENTED_AGAIN_AFTER;
-        assert_eq!(it.present_to(ballot(3), later).len(), 1);
+        assert_eq!(it.present_to((ballot(3), Features::OWN), later).len(), 1);
         assert_eq!((it.presented_at(call, ballot(3)), it.presented_at(call, ballot(2))), (Some(later), None));
     }
 
@@ -249,18 +252,18 @@ mod tests {
         assert!(!it.claim_failed(call));
         assert_eq!(it.queued_at(ballot(1)), []);
         it.drop_call(call, dropped + DROP_GRACE / 2);
-        let presented = it.present_to(ballot(2), dropped);
+        let presented = it.present_to((ballot(2), Features::OWN), dropped);
         assert_eq!(
             presented.iter().map(|waiter| (waiter.queue_position.1, waiter.is_dropped)).collect::<Vec<_>>(),
             [(1, true)]
         );
         // The next leader presents it in the order of this one.
         it.queued_again(call, (ballot(2), 7));
-        assert_eq!(it.present_to(ballot(2), dropped + PRESENTED_AGAIN_AFTER).len(), 0);
+        assert_eq!(it.present_to((ballot(2), Features::OWN), dropped + PRESENTED_AGAIN_AFTER).len(), 0);
         it.forget_dropped(dropped + DROP_GRACE - Duration::from_millis(1));
-        assert_eq!(it.present_to(ballot(3), dropped)[0].queue_position, (ballot(2), 7));
+        assert_eq!(it.present_to((ballot(3), Features::OWN), dropped)[0].queue_position, (ballot(2), 7));
         it.forget_dropped(dropped + DROP_GRACE);
-        assert_eq!(it.present_to(ballot(4), dropped).len(), 0);
+        assert_eq!(it.present_to((ballot(4), Features::OWN), dropped).len(), 0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::QuorumStore;
 use crate::{
-    domain::time::StoreTime,
+    domain::{features::Features, time::StoreTime},
     store::{
         content::Bytes,
         quorum::{
@@ -79,6 +79,7 @@ impl<C: NodeClient> QuorumStore<C> {
             leads: self.parts.iter().filter_map(|part| Some(part.proposer.lock().lead()?.led(now))).collect(),
             notices: self.delivery.transport.notices_sent(),
             strangers: self.parts.iter().filter_map(|part| part.proposer.lock().report()).collect(),
+            features: Features::OWN,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::QuorumStore;
 use crate::{
-    domain::time::StoreTime,
+    domain::{features::Features, time::StoreTime},
     store::quorum::{
         membership::{election::SILENCE_MAX, events::Servers, known::Known},
         nodes::client::NodeClient,
@@ -88,7 +88,7 @@ impl<C: NodeClient> QuorumStore<C> {
         for server in others {
             self.delivery.transport.send(server, Frame::Gather { partition: number, ballot, now: lead.time(now) });
         }
-        let own = self.parts[at].local_waiters.lock().present_to(ballot, exit.since);
+        let own = self.parts[at].local_waiters.lock().present_to((ballot, Features::OWN), exit.since);
         lead.presents(self.delivery.me, (own, true), Route::hash_of, now, exit);
         self.parts[at].leader.lock().take_if(|known| known.ballot < ballot);
         self.delivery.lost();
@@ -108,11 +108,13 @@ impl<C: NodeClient> QuorumStore<C> {
         Some(led)
     }
 
-    /// Begins to hand this partition over, but not to a server that did not take it over a moment ago.
+    /// Begins to hand this partition over, but not to a server that did not take it over a moment ago, or that cannot
+    /// read it.
     pub(super) fn begin_hand_over(&self, partition: u16, heir: ServerId) {
         let now = self.clock.now();
+        let told = self.membership.election.lock().told(heir);
         let mut proposer = self.parts[usize::from(partition)].proposer.lock();
-        if let Some(lead) = proposer.lead().filter(|lead| lead.may_hand_over(heir, now)) {
+        if let Some(lead) = proposer.lead().filter(|lead| lead.may_hand_over(heir, now) && lead.is_readable_by(told)) {
             lead.begin_hand_over(heir, now);
         }
     }

@@ -68,12 +68,20 @@ impl<C: NodeClient> QuorumStore<C> {
         let now = self.clock.now();
         let led = (0..).zip(self.parts.iter()).filter(|(_, part)| part.proposer.lock().lead().is_some());
         let mine: Vec<u16> = led.map(|(number, _)| number).collect();
-        let heirs = self.membership.election.lock().heirs(&mine, true, Instant::now());
-        for (partition, heir) in &heirs {
-            if let Some(lead) = self.parts[usize::from(*partition)].proposer.lock().lead() {
-                lead.begin_hand_over(*heir, now);
+        let heirs: Vec<_> = {
+            let election = self.membership.election.lock();
+            let heirs = election.heirs(&mine, true, Instant::now()).into_iter();
+            heirs.map(|(partition, heir)| (partition, heir, election.told(heir))).collect()
+        };
+        let mut has_heir = false;
+        for (partition, heir, told) in heirs {
+            let mut proposer = self.parts[usize::from(partition)].proposer.lock();
+            // Who cannot read a partition would end its lead for nothing.
+            if let Some(lead) = proposer.lead().filter(|lead| lead.is_readable_by(told)) {
+                lead.begin_hand_over(heir, now);
+                has_heir = true;
             }
         }
-        !heirs.is_empty()
+        has_heir
     }
 }

@@ -4,6 +4,7 @@ use super::QuorumStore;
 use crate::{
     domain::{
         command::Command,
+        features::Features,
         limits::{ANSWER_TIME_MAX, COMMAND_WINDOW},
         name::LockName,
         time::StoreTime,
@@ -111,13 +112,15 @@ impl<C: NodeClient> QuorumStore<C> {
     async fn execute_once(&self, name: &LockName, route: Route, command: &Command) -> Result<Confirmed, NotDone> {
         let until = Instant::now() + ANSWER_TIME_MAX;
         let Route { partition, hash } = route;
+        let needs = Features::of(command);
+        self.require_of_all(needs)?;
         let given =
             match self.at_lead(partition, |lead, now, exit| self.submit(lead, now, exit, (name, hash, command)))? {
                 Some(here) => {
                     self.driver.submitted(1);
                     here
                 }
-                None => self.send(partition, self.leader_of(partition)?, name, command),
+                None => self.send(partition, self.leader_with(partition, needs)?, name, command),
             };
         self.confirmed(partition, given, until).await
     }
@@ -195,6 +198,28 @@ impl<C: NodeClient> QuorumStore<C> {
     /// The other server that leads a partition.
     pub(super) fn leader_of(&self, partition: usize) -> Result<Known, NotDone> {
         (*self.parts[partition].leader.lock()).ok_or_else(|| NotDone::NotThere(no_leader()))
+    }
+
+    /// The other server that leads a partition, if it has told that it understands this.
+    fn leader_with(&self, partition: usize, needs: Features) -> Result<Known, NotDone> {
+        let known = self.leader_of(partition)?;
+        if needs.is_none() || needs.are_among(self.membership.election.lock().told(known.ballot.server)) {
+            return Ok(known);
+        }
+        // Its heartbeat has not come yet, or it does not live any more.
+        Err(NotDone::NotThere(no_leader()))
+    }
+
+    /// Refuses what some living server does not understand: it could not lead the partition after the leader.
+    fn require_of_all(&self, needs: Features) -> Result<(), NotDone> {
+        if needs.is_none() {
+            return Ok(());
+        }
+        let (lacking, all) = self.membership.election.lock().lacking(needs, Instant::now());
+        if lacking == 0 {
+            return Ok(());
+        }
+        Err(NotDone::Fails(StoreError::NotAllServers { feature: needs.name(), lacking, all }))
     }
 
     /// Forwards some work to another server, the leader of a partition.

@@ -142,16 +142,18 @@ impl<C: NodeClient> QuorumStore<C> {
         }
     }
 
-    /// Presents to this leader the calls that wait on this server. `is_awaited`: the leader waits for the last of
+    /// Presents to this leader the calls that wait on this server, but those that it does not understand: they keep
+    /// their places for the next leader. `is_awaited`: the leader waits for the last of
     /// them, also if there are none.
     pub(super) fn present(&self, partition: usize, known: Known, is_awaited: bool) {
         let ballot = known.ballot;
         let Some(part) = self.parts.get(partition) else { return };
         let Ok(number) = u16::try_from(partition) else { return };
+        let told = self.membership.election.lock().told(ballot.server);
         let (waiters, not_after) = {
             // Read under the mutex: who is dropped leaves this list first, so the tombstone outlasts this.
             let mut local_waiters = part.local_waiters.lock();
-            (local_waiters.present_to(ballot, Instant::now()), known.at(self.clock.now()).after(COMMAND_WINDOW))
+            (local_waiters.present_to((ballot, told), Instant::now()), known.at(self.clock.now()).after(COMMAND_WINDOW))
         };
         let mut frames: Vec<_> = waiters.chunks(WAITERS_PER_FRAME).map(<[_]>::to_vec).collect();
         if frames.is_empty() && is_awaited {

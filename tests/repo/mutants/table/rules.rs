@@ -74,6 +74,8 @@ at_marks! {
     "force release of any token", "an operator hits the wrong holder", Condition("false"), [Units, Model];
     "renewal shortens", "a contender's or renewer's TTL cuts the lease (Kubernetes PR 114872)",
         Condition("true"), [Units, Model];
+    "renewed beyond max_hold", "a stuck holder that renews keeps its lock for ever (Redisson #2254, RedLock.net #68)",
+        Value("end"), [Units, Properties];
     "drop cuts a renewed lease", "a holder loses a lease that it has renewed",
         Condition("true"), [Units, Model];
     "overtaken attempt re-binds", "an old transmission takes the request over",

@@ -4,6 +4,7 @@ use super::{Lead, Pending, classic::Work};
 use crate::{
     domain::{
         command::{Acquire, Candidate, Command, Outcome},
+        features::Features,
         ids::{Call, CallId, GrantId, LeaseId},
         name::LockName,
         outcome::AcquireOutcome,
@@ -227,6 +228,11 @@ impl Lead {
         self.keeps_from.is_none_or(|(server, until)| server != to || until <= now)
     }
 
+    /// Whether a server that has told these features can read all that is kept of the partition.
+    pub(crate) fn is_readable_by(&self, told: Features) -> bool {
+        Features::OWN.are_among(told) || self.locks.needs().are_among(told)
+    }
+
     /// A leader that was not deposed in time goes on. True if it does so from now on.
     pub(crate) fn end_hand_over(&mut self, now: StoreTime) -> bool {
         let failed = self.hands_over.take_if(|it| it.until <= now);
@@ -291,7 +297,7 @@ mod tests {
         let request = RequestId(Uuid::from_u128(number));
         let candidate = Candidate { lease_id: LeaseId(request.0), grant_id: GrantId(request.0), attachment: None };
         let (holder, metadata) = (Holder::default(), Metadata::default());
-        let terms = Terms { fingerprint: 7, ttl: DAY, holder, metadata, min_token: 0 };
+        let terms = Terms { fingerprint: 7, ttl: DAY, holder, metadata, min_token: 0, max_hold: None };
         let call = Call { request, attempt: 1, id: CallId(1) };
         Job {
             lock: HashedName { name: LockName::new("lock").unwrap(), hash: 0 },

@@ -6,6 +6,7 @@ use super::*;
 use crate::{
     domain::{
         command::{Acquire, Candidate, Command},
+        features::Features,
         ids::{AttachmentId, CallId, GrantId, LeaseId, ReplicaId},
         lease::Terms,
         name::{Holder, Metadata},
@@ -55,8 +56,14 @@ fn name() -> LockName {
 /// The request of this number, which waits.
 fn acquire(number: u128) -> Acquire {
     let id = Uuid::from_u128(number);
-    let terms =
-        Terms { fingerprint: 7, ttl: TTL, holder: Holder::default(), metadata: Metadata::default(), min_token: 0 };
+    let terms = Terms {
+        fingerprint: 7,
+        ttl: TTL,
+        holder: Holder::default(),
+        metadata: Metadata::default(),
+        min_token: 0,
+        max_hold: None,
+    };
     let attachment = Some(AttachmentId(Uuid::from_u128(100 + number)));
     let candidate = Candidate { lease_id: LeaseId(id), grant_id: GrantId(id), attachment };
     Acquire { call: Call { request: RequestId(id), attempt: 1, id: CallId(1) }, terms, wait: true, candidate }
@@ -203,7 +210,7 @@ fn a_leader_that_is_deposed_tells_nobody_of_a_lease_and_the_call_is_presented_to
     bench.with_exit(|lead, exit| lead.refuse_held(START, exit));
     assert!(bench.notices.claimed.lock().is_empty());
     let next = Ballot { round: 2, server: OTHER };
-    let presented = bench.local_waiters.lock().present_to(next, Instant::now());
+    let presented = bench.local_waiters.lock().present_to((next, Features::OWN), Instant::now());
     assert_eq!(presented.iter().map(|waiter| waiter.acquire.call).collect::<Vec<_>>(), [acquire(2).call]);
 }
 

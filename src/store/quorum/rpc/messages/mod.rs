@@ -21,6 +21,7 @@ use crate::{
     domain::{
         codec,
         command::{Acquire, Command, Outcome},
+        features::Features,
         ids::Call,
         limits::{LOCK_NAME_BYTES_MAX, PAGE_SIZE_MAX},
         name::LockName,
@@ -325,6 +326,9 @@ pub struct Heartbeat {
     /// What it knows of partitions whose only node lost its memory.
     #[cbor(n(6), with = "list")]
     pub strangers: Vec<StrangerReport>,
+    /// What it understands. A server of the first version tells none.
+    #[cbor(n(7), default)]
+    pub features: Features,
 }
 
 /// A partition that a server leads.

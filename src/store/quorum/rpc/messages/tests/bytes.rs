@@ -5,7 +5,7 @@ use super::*;
 use crate::domain::{
     command::Candidate,
     ids::{AttachmentId, Call, CallId, RequestId},
-    lease::{LeaseEnd, Terms},
+    lease::{LeaseEnd, MaxHold, Terms},
     name::{Holder, Metadata},
 };
 use crate::store::quorum::paxos::ballot::Stamp;
@@ -43,6 +43,7 @@ fn acquire() -> Acquire {
         holder: Holder::new("worker-7".into()).unwrap(),
         metadata: Metadata::new([("host".into(), "a.example".into())]).unwrap(),
         min_token: 7,
+        max_hold: None,
     };
     let attachment = Some(AttachmentId(id(5)));
     let candidate = Candidate { lease_id: LeaseId(id(3)), grant_id: GrantId(id(4)), attachment };
@@ -95,7 +96,11 @@ fn lists() {
         holder: "worker-7".to_owned(),
         grant_id: GrantId(id(4)),
         token: token(),
+        max_hold: None,
     };
+    let bounded = crate::store::Event { max_hold: MaxHold::new(Duration::from_secs(60)), ..event.clone() };
+    let event_of = |event| bytes_of(Frame::Notices { first: 10, notices: vec![Notice::Event(Box::new(event))] });
+    assert_eq!(event_of(bounded), event_of(event.clone()).replacen("820385", "820386", 1) + "1a03938700");
     let notices = vec![
         Notice::LookAgain(RequestId(id(1)), 2),
         Notice::LeaseEnded(AttachmentId(id(5)), LeaseEnd::Revoked),
@@ -129,8 +134,23 @@ fn a_heartbeat() {
         leads: vec![Led { partition: 2, round: 300, now: StoreTime::from_micros(1_000_000) }],
         notices: vec![(ballot().server, 4)],
         strangers: vec![stranger],
+        features: Features::of_bits(5),
     };
-    assert_eq!(hex(&heartbeat.encode()), HEARTBEAT);
+    // The features are the eighth entry of the list.
+    assert_eq!(hex(&heartbeat.encode()), HEARTBEAT.replacen("0287", "0288", 1) + "05");
+    let first: Vec<u8> =
+        (0..HEARTBEAT.len()).step_by(2).map(|at| u8::from_str_radix(&HEARTBEAT[at..at + 2], 16).unwrap()).collect();
+    let told = Heartbeat { features: Features::NONE, ..heartbeat };
+    assert_eq!(Heartbeat::decode(&first).unwrap(), told, "a server of the first version tells none");
+}
+
+/// What a server of the first version would pass over. A plain acquire has the bytes that it had.
+#[test]
+fn an_acquire_with_max_hold() {
+    let mut bounded = acquire();
+    bounded.terms.max_hold = MaxHold::new(Duration::from_secs(60));
+    let expected = ACQUIRE.replacen("8519feed", "8619feed", 1).replacen("6507f583", "65071a03938700f583", 1);
+    assert_eq!(bytes_of(forward(Command::Acquire(bounded))), expected);
 }
 
 const PARCEL: &str = "024c0102030405060708090a0b0c84010102820084008201810000008401010282008400820181000000";

@@ -92,7 +92,14 @@ fn texts_keep_the_rules_of_the_domain() {
     let event = |holder: usize, reason: usize| {
         let kind = crate::store::EventKind::Revoked("r".repeat(reason));
         let (name, token) = (LockName::new("n").unwrap(), FencingToken::new(1).unwrap());
-        let event = crate::store::Event { kind, name, holder: "h".repeat(holder), grant_id: GrantId(id(1)), token };
+        let event = crate::store::Event {
+            kind,
+            name,
+            holder: "h".repeat(holder),
+            grant_id: GrantId(id(1)),
+            token,
+            max_hold: None,
+        };
         Frame::Notices { first: 1, notices: vec![Notice::Event(Box::new(event))] }
     };
     assert_eq!(read_back(event(256, 256)), event(256, 256));

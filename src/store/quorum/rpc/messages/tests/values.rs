@@ -5,6 +5,7 @@ use crate::{
     domain::{
         command::{Acquire, Candidate, Command, Outcome},
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
+        lease::MaxHold,
         limits::REASON_BYTES_MAX,
         name::Reason,
         outcome::{
@@ -185,10 +186,17 @@ fn some_notice() -> impl Strategy<Value = Notice> {
         Just(EventKind::Expired),
         prop_oneof![words, longest].prop_map(EventKind::Revoked),
     ];
-    let event = (kind, some_lock_name(), some_holder(), some_id(), some_token()).prop_map(
-        |(kind, name, holder, grant_id, token)| {
+    let event = (kind, some_lock_name(), some_holder(), some_id(), some_token(), option::of(some_span())).prop_map(
+        |(kind, name, holder, grant_id, token, max_hold)| {
             let holder = holder.into_string();
-            Notice::Event(Box::new(Event { kind, name, holder, grant_id: GrantId(grant_id), token }))
+            Notice::Event(Box::new(Event {
+                kind,
+                name,
+                holder,
+                grant_id: GrantId(grant_id),
+                token,
+                max_hold: max_hold.and_then(MaxHold::new),
+            }))
         },
     );
     prop_oneof![
@@ -275,7 +283,8 @@ pub(super) fn some_heartbeat() -> impl Strategy<Value = Heartbeat> {
         },
     );
     let lists = (vec(led, 0..4), vec((some_server(), any::<u64>()), 0..4), vec(stranger, 0..4));
-    (any::<u64>(), any::<[bool; 3]>(), lists).prop_map(|(count, [watches, leaves, left], lists)| Heartbeat {
+    let counts = (any::<u64>(), any::<u64>());
+    (counts, any::<[bool; 3]>(), lists).prop_map(|((count, bits), [watches, leaves, left], lists)| Heartbeat {
         count,
         watches,
         leaves,
@@ -283,5 +292,6 @@ pub(super) fn some_heartbeat() -> impl Strategy<Value = Heartbeat> {
         leads: lists.0,
         notices: lists.1,
         strangers: lists.2,
+        features: Features::of_bits(bits),
     })
 }

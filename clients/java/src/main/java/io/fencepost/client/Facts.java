@@ -40,6 +40,9 @@ public final class Facts {
     /** The longest TTL that a server accepts, unless it is configured otherwise. */
     public static final long TTL_MAX_MS = 86400000L;
 
+    /** The longest max_hold that a server accepts. The shortest is the TTL. */
+    public static final long MAX_HOLD_MAX_MS = 604800000L;
+
     /** The longest wait that a server accepts, unless it is configured otherwise. */
     public static final long WAIT_MAX_MS = 3600000L;
 
@@ -193,6 +196,9 @@ public final class Facts {
     /** Why a lock is lost: no renewal got through in time, or the process was paused. */
     public static final String LOST_SILENCE = "its validity ended before a renewal arrived";
 
+    /** Why a lock is lost: it was held for as long as max_hold allows, and no renewal extends it. */
+    public static final String LOST_MAX_HOLD = "it was held for its max_hold";
+
     /** Why a lock is lost: the server reports that the TTL passed without a renewal. */
     public static final String LOST_EXPIRED = "the lease expired";
 
@@ -229,6 +235,7 @@ public final class Facts {
             Map.entry("REQUEST_TOO_SLOW", "UNAVAILABLE"),
             Map.entry("DRAINING", "UNAVAILABLE"),
             Map.entry("DEADLINE_OVER", "DEADLINE_EXCEEDED"),
+            Map.entry("NOT_ALL_SERVERS", "FAILED_PRECONDITION"),
             Map.entry("TOKENS_EXHAUSTED", "FAILED_PRECONDITION"),
             Map.entry("STORE_CORRUPT", "DATA_LOSS"));
 

@@ -1,0 +1,77 @@
+//! What servers understand beyond what the first version did, as they tell each other with their heartbeats.
+//!
+//! A server skips what a later version adds to a message ([`codec`](super::codec)), so it would do less than it is
+//! asked for. What it must not pass over needs a feature, and goes to no server that has not told it.
+
+use super::{
+    command::{Acquire, Command},
+    lease::Terms,
+};
+use minicbor::{Decode, Encode};
+
+/// A set of features, one bit each. A bit never gets another meaning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Features(#[n(0)] u64);
+
+impl Features {
+    /// What each version understands.
+    pub const NONE: Self = Self(0);
+    /// [`Terms::max_hold`], in messages and in what is kept.
+    pub const MAX_HOLD: Self = Self(1);
+    /// All that this version understands.
+    pub const OWN: Self = Self::MAX_HOLD;
+
+    /// A set with these bits, of which this version may not know all.
+    pub const fn of_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// What a server has to understand that carries this command out.
+    pub fn of(command: &Command) -> Self {
+        match command {
+            Command::Acquire(Acquire { terms, .. }) => Self::of_terms(terms),
+            _ => Self::NONE,
+        }
+    }
+
+    /// What a server has to understand that grants or holds a lease of these terms.
+    pub fn of_terms(terms: &Terms) -> Self {
+        // mutant: new terms for an old server
+        if terms.max_hold.is_some() { Self::MAX_HOLD } else { Self::NONE }
+    }
+
+    /// Whether these are all among the features of a server.
+    pub const fn are_among(self, told: Self) -> bool {
+        self.0 & !told.0 == 0
+    }
+
+    /// These and those.
+    #[must_use]
+    pub const fn with(self, those: Self) -> Self {
+        Self(self.0 | those.0)
+    }
+
+    /// Whether each version understands it.
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// What a caller asked for that needs them.
+    pub const fn name(self) -> &'static str {
+        if self.is_none() { "this request" } else { "max_hold" }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_are_among_those_told_if_each_is() {
+        let next = Features::of_bits(0b110);
+        assert!(Features::NONE.are_among(Features::NONE) && Features::NONE.is_none());
+        assert!(!Features::MAX_HOLD.are_among(Features::NONE) && !Features::MAX_HOLD.are_among(next));
+        assert!(Features::MAX_HOLD.are_among(Features::of_bits(0b111)), "a later version tells more");
+    }
+}

@@ -1,0 +1,121 @@
+//! Servers of two versions: nothing that one does not know reaches it. A server that tells no features stands for one
+//! of the version before, which `make two-versions` runs.
+
+use crate::crowd::*;
+use fencepost::testing::domain::lease::MaxHold;
+
+/// Longer than anything here takes.
+const MAX_HOLD: Duration = Duration::from_secs(3_600);
+
+fn bounded(wait: bool) -> Acquire {
+    let mut bounded = acquire(new_request(), TTL, wait);
+    bounded.terms.max_hold = MaxHold::new(MAX_HOLD);
+    bounded
+}
+
+/// A server of the version before.
+fn start_old(ways: &Arc<Ways>, mark: &Mark) -> Server {
+    ways.tells_nothing.store(true, Ordering::Relaxed);
+    Server::start(ways, mark)
+}
+
+async fn old_leads(servers: &[Server], old: usize, leads: usize) {
+    until("the share of the old server", || servers[old].store.leads() == leads).await;
+    settled(servers).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_some_server_does_not_know_is_refused_until_it_is_gone() {
+    let (ways, mark, mut servers) = cluster(2).await;
+    level(&servers).await;
+    servers.push(start_old(&ways, &mark));
+    settled(&servers).await;
+    let first = &servers[0];
+    // The old server is to be seen first.
+    while let Ok(taken) = first.store.acquire(&lock(0), bounded(false)).await {
+        release(first, &(lock(0), granted(taken))).await;
+        sleep(Duration::from_millis(50)).await;
+    }
+    for name in (0..LOCKS).map(lock) {
+        let refused = first.store.acquire(&name, bounded(true)).await;
+        assert_eq!(refused, Err(StoreError::NotAllServers { feature: "max_hold", lacking: 1, all: 3 }));
+        assert!(refused.unwrap_err().is_nothing_done());
+        let (_, grant) = take(first, &name).await;
+        release(first, &(name, grant)).await;
+    }
+    servers.truncate(2);
+    for name in (0..LOCKS).map(lock) {
+        let granted = persist(async || match servers[0].store.acquire(&name, bounded(false)).await {
+            // It may still live, as far as can be seen.
+            Err(StoreError::NotAllServers { .. }) => Err(StoreError::TooLate),
+            answer => answer,
+        });
+        let grant = crate::crowd::granted(granted.await);
+        assert_eq!(grant.left, TTL);
+    }
+    assert_eq!(ways.new_to_silent.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_goes_to_no_server_that_cannot_read_it() {
+    let (ways, mark, mut servers) = cluster(1).await;
+    let mut held = Vec::new();
+    for name in (0..LOCKS).map(lock) {
+        held.push((name.clone(), granted(servers[0].store.acquire(&name, bounded(false)).await.unwrap())));
+    }
+    servers.push(start_old(&ways, &mark));
+    sleep(PATIENCE).await;
+    assert_eq!(servers[1].store.leads(), 0, "each partition has a lease with a bound");
+    for held in &held {
+        release(&servers[0], held).await;
+    }
+    old_leads(&servers, 1, 4).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_knows_all_gets_partitions_before_one_that_does_not() {
+    let (ways, mark, mut servers) = cluster(3).await;
+    level(&servers).await;
+    servers.push(start_old(&ways, &mark));
+    sleep(PATIENCE).await;
+    assert_eq!(servers[3].store.leads(), 0);
+    // Who leaves gives what it has to those that can read it.
+    servers.remove(0).store.leave().await;
+    level(&servers[..2]).await;
+    sleep(PATIENCE).await;
+    assert_eq!(servers[2].store.leads(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_is_not_presented_to_a_leader_that_does_not_know_its_terms_and_keeps_its_place() {
+    let (ways, mark, mut servers) = cluster(1).await;
+    let (mut held, mut waiting) = (Vec::new(), Vec::new());
+    for name in (0..LOCKS).map(lock) {
+        held.push((name.clone(), take(&servers[0], &name).await.1));
+        let mut call = acquire_call(new_request(), 1, TTL, WAIT);
+        call.terms.max_hold = MaxHold::new(MAX_HOLD);
+        waiting.push(waits_as(&servers[0], &name, call));
+        queued(&servers[0], &name, 1).await;
+        waiting.push(waits(&servers[0], &name));
+        queued(&servers[0], &name, 2).await;
+    }
+    servers.push(start_old(&ways, &mark));
+    old_leads(&servers, 1, 4).await;
+    for (name, _) in &held {
+        queued(&servers[0], name, 1).await;
+    }
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(ways.new_to_silent.load(Ordering::Relaxed), 0);
+    servers.remove(1).store.leave().await;
+    settled(&servers).await;
+    for (name, _) in &held {
+        queued(&servers[0], name, 2).await;
+    }
+    let mut waiting = waiting.into_iter();
+    for held in held {
+        release(&servers[0], &held).await;
+        let grant = served(waiting.next().unwrap()).await;
+        release(&servers[0], &(held.0.clone(), grant)).await;
+        assert!(served(waiting.next().unwrap()).await.token > grant.token);
+    }
+}
