@@ -55,6 +55,8 @@ def acquire_options(request: Request) -> dict[str, Any]:
     }
     if "ttl_ms" in request:
         options["ttl"] = request["ttl_ms"] / 1000
+    if "max_hold_ms" in request:
+        options["max_hold"] = request["max_hold_ms"] / 1000
     return options
 
 

@@ -58,6 +58,16 @@ def test_a_lease_that_is_over_never_comes_back() -> None:
     assert it.lost == Loss(LossReason.SILENCE)
 
 
+def test_a_lease_that_ends_by_its_max_hold_misses_no_renewal() -> None:
+    it = lease()
+    it.renewed(Reading(104.0, 104.0, 0.0, 10.0))
+    assert it.overdue_at() < it.valid_until
+    it.renewed(Reading(110.0, 110.0, 0.0, 8.0))
+    assert it.bounded
+    assert it.overdue_at() == it.valid_until
+    assert it.ttl == 10.0
+
+
 def test_risk_is_reported_until_a_renewal() -> None:
     it, risks = lease(), 0
 

@@ -75,6 +75,7 @@ class Client:
         metadata: Mapping[str, str] | None = None,
         request_id: str | uuid.UUID | None = None,
         min_token: int = 0,
+        max_hold: float | timedelta | None = None,
         on_lost: Callable[[Loss], None] | None = None,
         on_at_risk: Callable[[], None] | None = None,
     ) -> Generator[Lock, None, None]:
@@ -91,6 +92,7 @@ class Client:
             metadata=metadata,
             request_id=request_id,
             min_token=min_token,
+            max_hold=max_hold,
             on_lost=on_lost,
             on_at_risk=on_at_risk,
         ) as lock:
@@ -106,6 +108,7 @@ class Client:
         metadata: Mapping[str, str] | None = None,
         request_id: str | uuid.UUID | None = None,
         min_token: int = 0,
+        max_hold: float | timedelta | None = None,
         on_lost: Callable[[Loss], None] | None = None,
         on_at_risk: Callable[[], None] | None = None,
     ) -> Lock:
@@ -125,6 +128,9 @@ class Client:
                 for two locks.
             min_token: The lowest acceptable token. If the store has seen a higher one than the servers grant, pass its
                 highest + 1; this raises the tokens of other locks too.
+            max_hold: The longest time to hold the lock, with all renewals, in seconds: at least the TTL, at most 7
+                days. A bound on work that is stuck while its process goes on renewing: then the lock is lost with
+                :attr:`LossReason.MAX_HOLD`. Default: no bound.
             on_lost: Called once if the lock is lost, in a thread of the client: of one lock one call at a time, of
                 16 locks at the same time.
             on_at_risk: Called when renewals begin to fail, in a thread of the client too. The lock is still held.
@@ -141,7 +147,7 @@ class Client:
         label = self._options.holder if holder is None else holder
         convert.callback(on_lost, "on_lost")
         convert.callback(on_at_risk, "on_at_risk")
-        request = requests.acquire(name, ttl, wait, label, metadata, request_id, min_token)
+        request = requests.acquire(name, ttl, wait, label, metadata, request_id, min_token, max_hold)
 
         def take(acquired: Acquire) -> Lock:
             assert acquired.lease is not None

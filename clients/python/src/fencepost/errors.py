@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fencepost._facts import (
     LOST_EXPIRED,
+    LOST_MAX_HOLD,
     LOST_RELEASED,
     LOST_REVOKED,
     LOST_SILENCE,
@@ -55,6 +56,7 @@ _LOSSES = {
     LossReason.SUPERSEDED: LOST_SUPERSEDED,
     LossReason.RELEASED: LOST_RELEASED,
     LossReason.UNKNOWN: LOST_UNKNOWN,
+    LossReason.MAX_HOLD: LOST_MAX_HOLD,
     LossReason.SILENCE: LOST_SILENCE,
 }
 

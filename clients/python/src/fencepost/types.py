@@ -26,6 +26,8 @@ class LeaseEnd(str, Enum):
 class LossReason(str, Enum):
     """Why a lock was lost."""
 
+    MAX_HOLD = "max_hold"
+    """The lock was held for as long as ``max_hold`` allows."""
     EXPIRED = "expired"
     """The server reports that the lease expired."""
     REVOKED = "revoked"
@@ -56,7 +58,8 @@ class Released:
 
     end: LeaseEnd
     """``RELEASED``: by this release. Anything else: the lease had ended before, and only the token protected the work
-    done since then. ``UNSPECIFIED`` if the lock was lost by ``SILENCE``: no server has reported an end."""
+    done since then. ``UNSPECIFIED`` if the lock was lost by ``SILENCE`` or ``MAX_HOLD``: no server has reported an
+    end."""
     successor_token: int | None = None
     """If it had ended before: the token of the lease that holds the lock now, if there is one."""
 
@@ -117,7 +120,7 @@ class Event:
     holder: str = ""
     grant_id: str = ""
     reason: str = ""
-    """With ``REVOKED``: the reason that the operator gave."""
+    """With ``REVOKED``: the reason that the operator gave. With ``EXPIRED``: that the lease ended by its max_hold."""
     missed: int = 0
     """With ``MISSED``: the lowest possible number of events lost; 0 if it is not known."""
 

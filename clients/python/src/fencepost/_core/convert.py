@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from google.protobuf.duration_pb2 import Duration
 
-from fencepost._facts import TOKEN_MAX, TTL_MAX_MS, TTL_MIN_MS, WAIT_MAX_MS
+from fencepost._facts import MAX_HOLD_MAX_MS, TOKEN_MAX, TTL_MAX_MS, TTL_MIN_MS, WAIT_MAX_MS
 from fencepost.types import (
     Event,
     EventKind,
@@ -29,6 +29,7 @@ _NANOS = 1_000_000_000
 _SECONDS_MAX = 1e9
 
 _TTL_RULE = f"from {TTL_MIN_MS // 1000} to {TTL_MAX_MS // 1000} seconds"
+_MAX_HOLD_RULE = f"from the TTL to {MAX_HOLD_MAX_MS // 1000} seconds"
 _WAIT_RULE = f"from 0 to {WAIT_MAX_MS // 1000} seconds"
 
 _ENDS = {
@@ -86,6 +87,14 @@ def token(value: int, what: str) -> int:
 def ttl(value: float | timedelta) -> float:
     """Returns a TTL that a caller passed, in seconds. A server may be configured for others than those of the rule."""
     return seconds(value, "ttl", _TTL_RULE)
+
+
+def max_hold(value: float | timedelta) -> float:
+    """Returns the longest time to hold a lock that a caller passed, in seconds. 0 would mean no bound at all."""
+    span = seconds(value, "max_hold", _MAX_HOLD_RULE)
+    if span <= 0:
+        raise ValueError(f"max_hold must be {_MAX_HOLD_RULE}, not {value!r}")
+    return span
 
 
 def wait(value: float | timedelta) -> float:

@@ -101,7 +101,8 @@ class Engine:
 
     def give_up(self, lease: Lease, now: float) -> None:
         """Releases a lost lease in the background, unless the server has reported its end."""
-        if not lease.released and lease.lost is not None and lease.lost.reason is LossReason.SILENCE:
+        by_clock = (LossReason.SILENCE, LossReason.MAX_HOLD)
+        if not lease.released and lease.lost is not None and lease.lost.reason in by_clock:
             self.release(lease, now)
 
     def unanswered(self, operation: Operation, now: float) -> None:
@@ -156,11 +157,13 @@ class Engine:
 
     def renewed(self, lease: Lease, reading: Reading) -> None:
         """A renewal has arrived."""
-        was_at_risk = lease.at_risk
+        was_at_risk, was_bounded = lease.at_risk, lease.bounded
         lease.renewed(reading)
         self.kept.set_ttl(lease)
         if was_at_risk and not lease.at_risk:
             self.events.renewed_again(lease)
+        if lease.bounded and not was_bounded:
+            self.events.bounded(lease, reading.read)
 
     def leave(self, lease: Lease, now: float) -> None:
         """Gives up a lease that another process keeps: it is renewed no more, and lasts until the end that is known."""
@@ -188,7 +191,8 @@ class Engine:
 
     def expire(self, lease: Lease, now: float) -> bool:
         """Ends a lease whose validity is over by the clock. Returns whether it did."""
-        return now >= lease.valid_until and self.lose(lease, Loss(LossReason.SILENCE))
+        reason = LossReason.MAX_HOLD if lease.bounded else LossReason.SILENCE
+        return now >= lease.valid_until and self.lose(lease, Loss(reason))
 
     # Sessions
 

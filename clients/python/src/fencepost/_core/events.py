@@ -45,6 +45,11 @@ class Events:
         text = f"renewals of {lease.name} fail, it is valid for another {left}: {cause}"
         self._lock(logging.WARNING, text, lease, cause=cause)
 
+    def bounded(self, lease: Lease, now: float) -> None:
+        left = f"{lease.remaining(now):.1f} s"
+        text = f"{lease.name} reaches its max_hold: no renewal extends it, and it is valid for another {left}"
+        self._lock(logging.WARNING, text, lease)
+
     def renewed_again(self, lease: Lease) -> None:
         self._lock(logging.INFO, f"{lease.name} is renewed again", lease)
 

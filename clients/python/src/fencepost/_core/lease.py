@@ -13,6 +13,9 @@ from fencepost._core.validity import Reading, overdue_at
 from fencepost.types import Loss, Released
 from fencepost.v1 import lock_pb2 as pb
 
+# A server rounds a TTL that was asked for to microseconds.
+_ROUNDING = 0.001
+
 
 class Lease:
     """One lease of this process."""
@@ -20,6 +23,7 @@ class Lease:
     __slots__ = (
         "at_risk",
         "attempt",
+        "bounded",
         "given_up",
         "grant_id",
         "lease_id",
@@ -51,6 +55,9 @@ class Lease:
         """The result of its release, once that is known."""
         self.at_risk = False
         """Whether a renewal has failed since the last one that succeeded."""
+        self.bounded = False
+        """Whether the last renewal answered less than the TTL: the lease ends by its ``max_hold``, and misses no
+        renewal."""
         self.attempt = 1
         """The number of the latest attachment; the grant is the first."""
         self.reattached = False
@@ -75,12 +82,14 @@ class Lease:
         return 0.0 if self.is_over else max(self.valid_until - now, 0.0)
 
     def overdue_at(self) -> float:
-        return overdue_at(self.valid_until, self.ttl)
+        """Returns when a renewal must have failed. Of a lease that no renewal extends, that is its end."""
+        return self.valid_until if self.bounded else overdue_at(self.valid_until, self.ttl)
 
     def renewed(self, reading: Reading) -> None:
         """Applies a renewal. The end of the validity only moves forward."""
         if self.is_over or reading.read >= self.valid_until:
             return
+        self.bounded = reading.ttl < self.ttl - _ROUNDING
         self.ttl = max(self.ttl, reading.ttl)
         until = reading.valid_until()
         if until > self.valid_until:

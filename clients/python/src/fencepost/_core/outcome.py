@@ -12,7 +12,7 @@ from fencepost.types import LeaseEnd, Loss, LossReason, Released
 
 def known_end(loss: Loss) -> Released:
     """Returns the result of the release of a lost lock."""
-    if loss.reason is LossReason.SILENCE:
+    if loss.reason in (LossReason.SILENCE, LossReason.MAX_HOLD):
         return Released(LeaseEnd.UNSPECIFIED)  # no server has reported an end
     return Released(LeaseEnd(loss.reason.value), loss.successor_token)
 

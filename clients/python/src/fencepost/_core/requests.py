@@ -25,6 +25,7 @@ def acquire(
     metadata: Mapping[str, str] | None,
     request_id: str | uuid.UUID | None,
     min_token: int,
+    max_hold: float | timedelta | None = None,
 ) -> pb.AcquireRequest:
     """Builds the request of an acquire. Sets no request id if the caller gave none."""
     request = pb.AcquireRequest(
@@ -35,6 +36,7 @@ def acquire(
         request_id="" if request_id is None else _uuid(request_id),
         metadata=convert.metadata(metadata),
         min_token=token(min_token, "min_token"),
+        max_hold=None if max_hold is None else duration(convert.max_hold(max_hold)),
     )
     size = request.ByteSize()
     if size > _BYTES_MAX:
