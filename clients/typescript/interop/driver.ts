@@ -48,6 +48,11 @@ function optionalText(line: Fields, field: string): string | undefined {
   return line[field] === undefined || line[field] === null ? undefined : text(line, field);
 }
 
+/** A name as the protocol writes it. */
+function snake(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
 function optionalNumber(line: Fields, field: string): number | undefined {
   return typeof line[field] === "number" ? line[field] : undefined;
 }
@@ -83,6 +88,7 @@ function open(line: Line): Fields {
 async function acquire(line: Line): Promise<Fields> {
   const label = text(line, "lock");
   const [ttl, wait] = [optionalNumber(line, "ttl_ms"), optionalNumber(line, "wait_ms")];
+  const maxHold = optionalNumber(line, "max_hold_ms");
   const metadata = line["metadata"] as Readonly<Record<string, string>> | null | undefined;
   const cancel = new AbortController();
   acquires.set(line.id, cancel);
@@ -90,6 +96,7 @@ async function acquire(line: Line): Promise<Fields> {
     const lock = await opened().lock(text(line, "name"), {
       signal: cancel.signal,
       ...(ttl !== undefined && { ttl }),
+      ...(maxHold !== undefined && { maxHold }),
       ...(wait !== undefined && { wait }),
       ...(metadata && { metadata }),
       onAtRisk: () => {
@@ -100,7 +107,7 @@ async function acquire(line: Line): Promise<Fields> {
     lock.signal.addEventListener("abort", () => {
       const { reason, successorToken } = lock.signal.reason as LockLost;
       if (reason === "released" || reason === "closed") return;
-      write({ event: "lost", lock: label, reason, successor_token: successorToken ?? 0 });
+      write({ event: "lost", lock: label, reason: snake(reason), successor_token: successorToken ?? 0 });
     });
     return { token: lock.token, grant_id: lock.grantId, previous_end: lock.previousEnd };
   } finally {
@@ -234,7 +241,7 @@ function failure(error: unknown): Fields {
     return { error: kind, message, holder: error.holders[0]?.holder ?? null, waiters: error.waiters };
   }
   if (error instanceof LockLost) {
-    return { error: "lost", message, reason: error.reason, successor_token: error.successorToken ?? 0 };
+    return { error: "lost", message, reason: snake(error.reason), successor_token: error.successorToken ?? 0 };
   }
   if (error instanceof Refused) return { error: "refused", message, code: error.code, reason: error.reason ?? "" };
   if (error instanceof Unavailable) {

@@ -45,6 +45,7 @@ export class TimedOut extends FencepostError {
  * Why a lock is no longer held:
  *
  * - `silence`: its validity ended by this machine's clock before a renewal got through
+ * - `maxHold`: it was held for as long as `maxHold` allows
  * - `expired`: the server reports that its lease ran out
  * - `revoked`: an operator or the server took it back
  * - `superseded`: it ended some time ago, and another lease was granted since
@@ -53,7 +54,7 @@ export class TimedOut extends FencepostError {
  * - `closed`: its client was closed, which released it
  */
 export type LossReason =
-  "silence" | "expired" | "revoked" | "superseded" | "unknown" | "released" | "closed";
+  "silence" | "maxHold" | "expired" | "revoked" | "superseded" | "unknown" | "released" | "closed";
 
 /** The lock is no longer held: stop the work. `lock.signal` aborts with this as its reason. */
 export class LockLost extends FencepostError {
@@ -98,6 +99,7 @@ function why(reason: LossReason, isOwn = false): string {
 
 const EXPLANATION: Readonly<Record<Exclude<LossReason, "closed">, string>> = {
   silence: facts.LOST_SILENCE,
+  maxHold: facts.LOST_MAX_HOLD,
   expired: facts.LOST_EXPIRED,
   revoked: facts.LOST_REVOKED,
   superseded: facts.LOST_SUPERSEDED,

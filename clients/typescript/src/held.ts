@@ -134,6 +134,11 @@ export class HeldLock implements Lock {
         // In a task of its own: an error in user code must not end the loop that answers the server.
         if (onAtRisk && held) setImmediate(onAtRisk, held);
       },
+      bounded: (remaining) => {
+        const left = `${(remaining / 1000).toFixed(1)} s`;
+        const text = `${name} reaches its max_hold: no renewal extends it, and it is valid for another ${left}`;
+        core.log.warn(text, { lock: name, token });
+      },
       recovered: () => {
         core.log.info(`${name} is renewed again`, { lock: name, token });
       },

@@ -79,7 +79,7 @@ export interface TokenStatus {
 export interface Released {
   /**
    * `released`: by this release. Anything else: it had ended before, and only the token protected the work since.
-   * `unspecified` if the lock was lost by silence: no server has reported an end.
+   * `unspecified` if the lock was lost by `silence` or `maxHold`: no server has reported an end.
    */
   readonly end: End;
   /** If it had ended before: the token of the lease that holds the lock now, if there is one. */

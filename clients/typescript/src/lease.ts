@@ -17,6 +17,8 @@ export interface LeaseListener {
   atRisk(cause: string, remaining: number): void;
   /** Renewals work again. */
   recovered(): void;
+  /** No renewal extends it any more: it reaches its `maxHold`. */
+  bounded(remaining: number): void;
 }
 
 export class Lease {
@@ -49,6 +51,8 @@ export class Lease {
   /** Its release, once that has begun. */
   released: Promise<Released> | undefined;
   #atRisk = false;
+  /** Whether the last renewal answered less than the TTL: it ends by its `maxHold`, and misses no renewal. */
+  #bounded = false;
   #validUntil: number;
   #loss: LockLost | undefined;
 
@@ -78,7 +82,7 @@ export class Lease {
 
   /** Checks the clock, and returns why the lease is lost; `undefined` while it is valid. */
   loss(now: number): LockLost | undefined {
-    if (this.#loss === undefined && now >= this.#validUntil) this.end("silence");
+    if (this.#loss === undefined && now >= this.#validUntil) this.end(this.#bounded ? "maxHold" : "silence");
     return this.#loss;
   }
 
@@ -98,15 +102,21 @@ export class Lease {
   }
 
   isOverdue(now: number): boolean {
-    return isOverdue(this.#validUntil, now, this.ttl);
+    return !this.#bounded && isOverdue(this.#validUntil, now, this.ttl);
   }
 
   /** Applies a renewal. The end of the validity only moves forward. */
   renewed(reading: Reading): void {
     if (this.loss(reading.read) !== undefined) return;
+    const wasBounded = this.#bounded;
+    this.#bounded = reading.ttl < this.ttl;
     this.ttl = Math.max(this.ttl, reading.ttl);
     this.#expected = this.ttl;
-    const until = validUntil(reading);
+    this.#extend(validUntil(reading));
+    if (this.#bounded && !wasBounded) this.listener?.bounded(this.remaining(reading.read));
+  }
+
+  #extend(until: number): void {
     if (until <= this.#validUntil) return;
     this.#validUntil = until;
     this.storeUnreachable = false;

@@ -33,8 +33,9 @@ export function release(core: Core, lease: Lease, waits: Waits = "caller"): Prom
 
 function start(core: Core, lease: Lease, waits: Waits): Promise<Released> {
   const loss = lease.loss(now());
+  const isByClock = loss?.reason === "silence" || loss?.reason === "maxHold";
   // What the servers have reported needs no question.
-  if (loss !== undefined && loss.reason !== "silence" && loss.reason !== "closed") {
+  if (loss !== undefined && loss.reason !== "silence" && loss.reason !== "maxHold" && loss.reason !== "closed") {
     return Promise.resolve({ end: loss.reason, successorToken: loss.successorToken });
   }
   // The server's end of the lease is later than that of the holder by what the holder keeps back.
@@ -42,7 +43,7 @@ function start(core: Core, lease: Lease, waits: Waits): Promise<Released> {
   const retries = new Retries(core.servers, until, "nobody");
   const outcome = finish(core, lease, until, retries);
   lease.giveUp("released");
-  let isWaitedFor = waits === "caller" && loss?.reason !== "silence";
+  let isWaitedFor = waits === "caller" && !isByClock;
   core.inBackground(
     outcome.then(
       () => undefined,
@@ -51,7 +52,7 @@ function start(core: Core, lease: Lease, waits: Waits): Promise<Released> {
       },
     ),
   );
-  if (loss?.reason === "silence") return Promise.resolve({ end: "unspecified", successorToken: undefined });
+  if (isByClock) return Promise.resolve({ end: "unspecified", successorToken: undefined });
   const released = bounded(core, outcome, retries, () => (isWaitedFor = false));
   // A caller that does not wait for it is not told, and no unhandled rejection ends the process.
   released.catch(() => undefined);

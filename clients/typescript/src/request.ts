@@ -35,6 +35,12 @@ export interface AcquireOptions {
    * token + 1.
    */
   readonly minToken?: number;
+  /**
+   * The longest time to hold the lock, with all renewals: at least the TTL, at most 7 days. A bound on work that is
+   * stuck while its process goes on renewing: then the lock is lost with the reason `maxHold`. By default there is no
+   * bound.
+   */
+  readonly maxHold?: number;
   /** Told how many requests are ahead in the queue, at most once a second. An upper bound. */
   readonly onWaiting?: (ahead: number) => void;
   /** Told when renewals begin to fail. The lock is still held: `lock.remaining()` says for how long. */
@@ -59,7 +65,7 @@ export interface Request {
 export function request(name: string, options: AcquireOptions, holder: string): Request {
   checkText("name", name);
   checkObject("options", options);
-  const { ttl, wait = 0, metadata = {}, minToken = 0, requestId = randomUUID() } = options;
+  const { ttl, wait = 0, metadata = {}, minToken = 0, maxHold, requestId = randomUUID() } = options;
   checkText("holder", options.holder ?? holder);
   checkText("requestId", requestId, true);
   checkObject("metadata", metadata);
@@ -69,6 +75,7 @@ export function request(name: string, options: AcquireOptions, holder: string): 
   }
   if (ttl !== undefined) checkDuration("ttl", ttl, "above 0");
   checkDuration("wait", wait, "0 or more");
+  if (maxHold !== undefined) checkDuration("maxHold", maxHold, "above 0");
   checkWhole("minToken", minToken, 0, TOKEN_MAX);
   checkSignal(options.signal);
   checkFunction("onWaiting", options.onWaiting);
@@ -80,6 +87,7 @@ export function request(name: string, options: AcquireOptions, holder: string): 
     metadata: { ...metadata },
     minToken: BigInt(minToken),
     ...(ttl !== undefined && { ttl: duration(ttl) }),
+    ...(maxHold !== undefined && { maxHold: duration(maxHold) }),
     ...(wait > 0 && { waitTimeout: duration(wait) }),
   });
   const bytes = toBinary(AcquireRequestSchema, message).length;

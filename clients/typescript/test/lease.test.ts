@@ -15,6 +15,7 @@ function lease(): { lease: Lease; told: string[] } {
   lease.listener = {
     lost: (loss: LockLost) => told.push(loss.reason),
     atRisk: (cause: string) => told.push(cause),
+    bounded: (remaining: number) => told.push(`bounded ${String(remaining)}`),
     recovered: () => told.push("recovered"),
   };
   return { lease, told };
@@ -60,6 +61,18 @@ void test("a risk is told once, until a renewal", () => {
   assert.ok(!it.isAtRisk);
   it.atRisk(4000, "at risk");
   assert.deepEqual(told, ["at risk", "recovered", "at risk"]);
+});
+
+void test("a lease that ends by its maxHold misses no renewal", () => {
+  const { lease: it, told } = lease();
+  const bounded = (at: number, ttl: number) => { it.renewed({ sent: at, read: at, heldFor: 0, ttl }); };
+  bounded(4000, 10_000);
+  assert.ok(it.isOverdue(10_000));
+  bounded(10_000, 8000);
+  assert.ok(!it.isOverdue(17_000));
+  bounded(17_000, 1000);
+  assert.deepEqual([it.ttl, it.loss(17_900), told], [10_000, undefined, ["bounded 7520"]]);
+  assert.equal(it.loss(18_000)?.reason, "maxHold");
 });
 
 void test("the TTL is that of the answers, whatever was asked for", () => {

@@ -89,7 +89,8 @@ export class FakeLock implements Lock {
     this.#isReleased = true;
     const own = new LockLost(this.name, this.token, "released", undefined, { isOwn: true });
     const { reason, successorToken } = this.#end(own);
-    return Promise.resolve({ end: reason === "silence" ? "unspecified" : (reason as End), successorToken });
+    const isByClock = reason === "silence" || reason === "maxHold";
+    return Promise.resolve({ end: isByClock ? "unspecified" : (reason as End), successorToken });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
