@@ -124,6 +124,8 @@ const (
 	// LossSilence: the validity ended by the local clock before a renewal succeeded. The servers were unreachable, or
 	// this process was paused for too long.
 	LossSilence LossReason = "silence"
+	// LossMaxHold: the lock was held for as long as [WithMaxHold] allows.
+	LossMaxHold LossReason = "max_hold"
 	// LossExpired: the server reports that the TTL passed without a renewal.
 	LossExpired LossReason = "expired"
 	// LossRevoked: the server revoked the lease, for example because an operator forced its release.
@@ -152,6 +154,7 @@ type LostError struct {
 func (e *LostError) Error() string {
 	text := map[LossReason]string{
 		LossSilence:    facts.LostSilence,
+		LossMaxHold:    facts.LostMaxHold,
 		LossExpired:    facts.LostExpired,
 		LossRevoked:    facts.LostRevoked,
 		LossSuperseded: facts.LostSuperseded,

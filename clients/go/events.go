@@ -108,6 +108,11 @@ func (l *eventLog) atRisk(held *lease, left time.Duration, cause string) {
 		left.Round(time.Millisecond), cause), ofLock(held, slog.String("cause", cause))...)
 }
 
+func (l *eventLog) bounded(held *lease, left time.Duration) {
+	l.add(slog.LevelWarn, fmt.Sprintf("%s reaches its max_hold: no renewal extends it, and it is valid for another %v",
+		held.name, left.Round(time.Millisecond)), ofLock(held)...)
+}
+
 func (l *eventLog) recovered(held *lease) {
 	l.add(slog.LevelInfo, held.name+" is renewed again", ofLock(held)...)
 }

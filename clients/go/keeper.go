@@ -236,7 +236,7 @@ func (c *Client) checkLeases(now clock.Moment) (pause time.Duration, stuck bool)
 		if !held.attachments.single {
 			c.pace = shorter(c.pace, state.ttl)
 		}
-		if isOverdue(state.left, state.ttl) {
+		if state.isOverdue() {
 			held.renewalsFail(now, false, c.whyNotRenewed())
 			// A new attachment gets its time. If the store is the cause, a new session with the only server is no help.
 			patient := now.Sub(held.attachments.at) <= answerTimeout(state.ttl)

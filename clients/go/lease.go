@@ -48,6 +48,8 @@ type lease struct {
 	// replayed is whether ttl is only what was left of it: a repeated request found the lease granted.
 	replayed bool
 	atRisk   bool
+	// bounded is whether the last renewal answered less than the TTL: max_hold ends the lease, and no renewal is missing.
+	bounded bool
 	// storeAway is whether the server has reported since the last renewal that its store is unreachable.
 	storeAway bool
 	// end is nil while the lease is held.
@@ -71,15 +73,20 @@ type leaseState struct {
 	ttl       time.Duration
 	replayed  bool
 	storeAway bool
+	bounded   bool
 	end       error
 }
+
+// isOverdue reports whether a renewal must have failed.
+func (s leaseState) isOverdue() bool { return !s.bounded && isOverdue(s.left, s.ttl) }
 
 // state checks the clock, and returns the state.
 func (l *lease) state(now clock.Moment) leaseState {
 	l.mu.Lock()
 	ended := l.check(now)
 	state := leaseState{
-		left: max(l.validUntil.Sub(now), 0), ttl: l.ttl, replayed: l.replayed, storeAway: l.storeAway, end: l.end,
+		left: max(l.validUntil.Sub(now), 0), ttl: l.ttl, replayed: l.replayed, storeAway: l.storeAway, bounded: l.bounded,
+		end: l.end,
 	}
 	l.mu.Unlock()
 	if ended {
@@ -98,7 +105,11 @@ func (l *lease) check(now clock.Moment) bool {
 	if l.end != nil || now < l.validUntil {
 		return false
 	}
-	l.end = &LostError{Name: l.name, Token: l.token, Reason: LossSilence}
+	reason := LossSilence
+	if l.bounded {
+		reason = LossMaxHold
+	}
+	l.end = &LostError{Name: l.name, Token: l.token, Reason: reason}
 	return true
 }
 
@@ -129,16 +140,23 @@ func (l *lease) ended(end error) {
 // renewed applies a renewal. The end of the validity only moves forward.
 func (l *lease) renewed(r reading) {
 	until := r.validUntil()
-	recovered := false
+	recovered, reached, left := false, false, time.Duration(0)
 	l.update(r.read, func() {
+		// What is left of a repeated request says nothing of the TTL.
+		bounded := !l.replayed && r.ttl < l.ttl
+		reached, l.bounded = bounded && !l.bounded, bounded
 		l.ttl, l.replayed = max(l.ttl, r.ttl), false
 		if until > l.validUntil {
 			recovered = l.atRisk
 			l.validUntil, l.atRisk, l.storeAway = until, false, false
 		}
+		left = l.validUntil.Sub(r.read)
 	})
 	if recovered {
 		l.events.recovered(l)
+	}
+	if reached {
+		l.events.bounded(l, left)
 	}
 }
 

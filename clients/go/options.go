@@ -35,6 +35,7 @@ type acquireOptions struct {
 	metadata   map[string]string
 	requestID  string
 	minToken   uint64
+	maxHold    *time.Duration
 	onAtRisk   func()
 	onPosition func(int)
 }
@@ -80,6 +81,13 @@ func WithRequestID(id string) AcquireOption { return func(o *acquireOptions) { o
 // counters, so this raises the tokens of other locks too: ask for no more than you need.
 func WithMinToken(token uint64) AcquireOption { return func(o *acquireOptions) { o.minToken = token } }
 
+// WithMaxHold sets the longest time to hold the lock, with all renewals: at least the TTL, at most 7 days. It bounds work
+// that is stuck while its process goes on renewing: when it is over, the lock is lost with [LossMaxHold]. By default
+// there is no bound.
+func WithMaxHold(maxHold time.Duration) AcquireOption {
+	return func(o *acquireOptions) { o.maxHold = &maxHold }
+}
+
 // WithOnAtRisk sets a function that is called, on a goroutine of its own, each time that renewals begin to fail. The
 // lock is still held, and not lost if a renewal succeeds in time.
 func WithOnAtRisk(call func()) AcquireOption { return func(o *acquireOptions) { o.onAtRisk = call } }
@@ -106,6 +114,9 @@ func (o *acquireOptions) request(name, holder string) (*pb.AcquireRequest, error
 	}
 	if o.ttl != nil {
 		request.Ttl = durationpb.New(*o.ttl)
+	}
+	if o.maxHold != nil {
+		request.MaxHold = durationpb.New(*o.maxHold)
 	}
 	texts := map[string]string{"lock_name": name, "holder": request.GetHolder(), "request_id": request.GetRequestId()}
 	for key, value := range o.metadata {

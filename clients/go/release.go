@@ -24,7 +24,7 @@ func (c *Client) startRelease(held *lease, end error) {
 			held.releaseErr = lost
 			close(held.released)
 			// The server has reported the end: there is nothing to release.
-			if lost.Reason != LossSilence {
+			if lost.Reason != LossSilence && lost.Reason != LossMaxHold {
 				c.forget(held)
 				return
 			}
@@ -143,7 +143,7 @@ func (c *Client) renewAlone(held *lease) {
 		if err != nil {
 			return
 		}
-		if failed != nil && isOverdue(held.state(clock.Now()).left, state.ttl) {
+		if failed != nil && held.state(clock.Now()).isOverdue() {
 			held.renewalsFail(clock.Now(), failed.reason != "", failed.Error())
 		}
 		if b.pause(state.ttl/4+randomPart(state.ttl/16)) != nil {

@@ -73,6 +73,25 @@ func TestALateRenewalDoesNotReviveALease(t *testing.T) {
 	}
 }
 
+func TestALeaseThatEndsByItsMaxHoldMissesNoRenewal(t *testing.T) {
+	held, now := newLease(10 * time.Second)
+	held.ttl = 10 * time.Second
+	renewed := func(at, ttl time.Duration) { held.renewed(reading{sent: now.Add(at), read: now.Add(at), ttl: ttl}) }
+	renewed(4*time.Second, 10*time.Second)
+	if !held.state(now.Add(10 * time.Second)).isOverdue() {
+		t.Fatal("a renewal is missing")
+	}
+	renewed(10*time.Second, 8*time.Second)
+	renewed(17*time.Second, time.Second)
+	if state := held.state(now.Add(17900 * time.Millisecond)); state.isOverdue() || state.end != nil {
+		t.Fatalf("got %+v", state)
+	}
+	var lost *LostError
+	if state := held.state(now.Add(18 * time.Second)); !errors.As(state.end, &lost) || lost.Reason != LossMaxHold {
+		t.Fatalf("got %+v", state)
+	}
+}
+
 func TestARenewalNeverShortensALease(t *testing.T) {
 	held, now := newLease(time.Minute)
 	held.renewed(reading{sent: now, read: now, ttl: time.Second})

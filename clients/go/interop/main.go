@@ -32,6 +32,7 @@ type request struct {
 	Name     string            `json:"name"`
 	Names    []string          `json:"names"`
 	TTL      *int64            `json:"ttl_ms"`
+	MaxHold  *int64            `json:"max_hold_ms"`
 	Wait     *int64            `json:"wait_ms"`
 	Metadata map[string]string `json:"metadata"`
 	Of       int64             `json:"of"`

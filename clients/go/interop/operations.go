@@ -97,6 +97,9 @@ func (d *driver) options(r request) []fencepost.AcquireOption {
 	if r.TTL != nil {
 		options = append(options, fencepost.WithTTL(time.Duration(*r.TTL)*time.Millisecond))
 	}
+	if r.MaxHold != nil {
+		options = append(options, fencepost.WithMaxHold(time.Duration(*r.MaxHold)*time.Millisecond))
+	}
 	if r.Wait != nil {
 		options = append(options, fencepost.WithWait(time.Duration(*r.Wait)*time.Millisecond))
 	}
@@ -220,7 +223,7 @@ func (d *driver) release(r request) (answer, error) {
 	switch {
 	case !errors.As(err, &lost):
 		return answer{"end": fencepost.EndReleased}, err
-	case lost.Reason == fencepost.LossSilence:
+	case lost.Reason == fencepost.LossSilence || lost.Reason == fencepost.LossMaxHold:
 		return answer{"end": fencepost.EndUnspecified}, nil // no server has reported an end
 	}
 	return answer{"end": lost.Reason}, nil
