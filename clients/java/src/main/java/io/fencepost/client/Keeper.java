@@ -110,7 +110,7 @@ final class Keeper {
     try {
       // A renewal may have arrived meanwhile.
       if (now() >= lease.validUntil) {
-        lose(lease, LossReason.SILENCE, 0);
+        lose(lease, lease.reasonByClock(), 0);
       }
       return !lease.isOver();
     } finally {
@@ -139,13 +139,13 @@ final class Keeper {
   private CompletableFuture<LeaseEnd> startRelease(Lease lease) {
     long now = now();
     if (now >= lease.validUntil) {
-      lose(lease, LossReason.SILENCE, 0);
+      lose(lease, lease.reasonByClock(), 0);
     }
     Loss loss = lease.loss;
     lease.released = true;
     leases.remove(lease);
     forgotten.remove(lease);
-    if (loss != null && loss.reason() != LossReason.SILENCE) {
+    if (loss != null && loss.reason() != LossReason.SILENCE && loss.reason() != LossReason.MAX_HOLD) {
       return CompletableFuture.completedFuture(LeaseEnd.valueOf(loss.reason().name()));
     }
     sessions.stopRenewing(lease);
@@ -264,8 +264,12 @@ final class Keeper {
   }
 
   void renewed(Lease lease, long sent, long read, long held, long left) {
+    boolean wasBounded = lease.bounded;
     if (lease.renewed(sent, read, held, left)) {
       news.renewedAgain(lease);
+    }
+    if (lease.bounded && !wasBounded) {
+      news.bounded(lease, lease.validUntil - now());
     }
   }
 

@@ -63,6 +63,9 @@ final class Lease {
 
   boolean storeUnreachable;
 
+  /** Whether the last renewal answered less than the TTL: it ends by its max_hold, and misses no renewal. */
+  boolean bounded;
+
   /** The answer to its release, once it was released. */
   CompletableFuture<LeaseEnd> release;
 
@@ -106,6 +109,7 @@ final class Lease {
     if (isOver() || read >= validUntil) {
       return false;
     }
+    bounded = left < ttl;
     ttl = Math.max(ttl, left);
     boolean again = atRisk;
     if (until > validUntil) {
@@ -114,6 +118,16 @@ final class Lease {
       storeUnreachable = false;
     }
     return again && !atRisk;
+  }
+
+  /** Whether a renewal must have failed. */
+  boolean isOverdue(long now) {
+    return !bounded && Validity.isOverdue(validUntil, now, ttl);
+  }
+
+  /** Why it is lost when its validity ends by the clock. */
+  LossReason reasonByClock() {
+    return bounded ? LossReason.MAX_HOLD : LossReason.SILENCE;
   }
 
   /** Marks the lease as not being renewed. Returns whether it was being renewed before. */

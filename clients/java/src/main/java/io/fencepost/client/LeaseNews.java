@@ -25,6 +25,13 @@ final class LeaseNews {
     tell(lease, HeldLock::atRisk);
   }
 
+  /** No renewal extends the lease any more; {@code left} are the nanoseconds for which it is still valid. */
+  void bounded(Lease lease, long left) {
+    long millis = TimeUnit.NANOSECONDS.toMillis(Math.max(0, left));
+    String what = " reaches its max_hold: no renewal extends it, and it is valid for another ";
+    log.warn(lease.name + what + millis + " ms");
+  }
+
   void renewedAgain(Lease lease) {
     log.info(lease.name + " is renewed again");
   }

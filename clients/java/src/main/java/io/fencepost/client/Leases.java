@@ -66,12 +66,12 @@ final class Leases {
     shortestOnStream = 0;
     for (Lease lease : all()) {
       if (now >= lease.validUntil) {
-        keeper.lose(lease, LossReason.SILENCE, 0);
+        keeper.lose(lease, lease.reasonByClock(), 0);
         continue;
       }
       shortest = shorter(shortest, lease.ttl);
       shortestOnStream = lease.isOnSession() ? shorter(shortestOnStream, lease.ttl) : shortestOnStream;
-      if (Validity.isOverdue(lease.validUntil, now, lease.ttl)) {
+      if (lease.isOverdue(now)) {
         keeper.atRisk(lease, false);
         boolean patient = now - lease.attachedAt <= Timing.answerTimeout(lease.ttl);
         // If the store is the cause, a new session with the only server does not help.

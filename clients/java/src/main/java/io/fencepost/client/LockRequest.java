@@ -109,6 +109,22 @@ public final class LockRequest {
   }
 
   /**
+   * The longest time to hold the lock, with all renewals: a bound on work that is stuck while its process goes on
+   * renewing. When it is over, the lock is lost with {@link LossReason#MAX_HOLD}.
+   *
+   * @param maxHold the time: at least the TTL, at most 7 days; by default there is no bound
+   * @return this request
+   * @throws IllegalArgumentException if the time is not above 0
+   */
+  public LockRequest maxHold(Duration maxHold) {
+    if (FencepostClient.notNull(maxHold, "maxHold").isNegative() || maxHold.isZero()) {
+      throw new IllegalArgumentException("maxHold must be above 0, not " + maxHold);
+    }
+    request.setMaxHold(Wire.duration(Wire.nanos(maxHold)));
+    return this;
+  }
+
+  /**
    * Acquires the lock, and waits for it as long as {@link #waitFor} says.
    *
    * @return the lock; close it

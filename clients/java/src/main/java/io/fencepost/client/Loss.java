@@ -19,6 +19,7 @@ public record Loss(String name, long token, LossReason reason, long successorTok
           case SUPERSEDED -> Facts.LOST_SUPERSEDED;
           case UNKNOWN -> Facts.LOST_UNKNOWN;
           case SILENCE -> Facts.LOST_SILENCE;
+          case MAX_HOLD -> Facts.LOST_MAX_HOLD;
           case RELEASED -> Facts.LOST_RELEASED;
         };
     String successor = successorToken == 0 ? "" : "; token " + successorToken + " holds it now";

@@ -15,6 +15,8 @@ public enum LossReason {
    * for too long.
    */
   SILENCE,
+  /** The lock was held for as long as {@link LockRequest#maxHold} allows. */
+  MAX_HOLD,
   /** It was released: by this process, by the closing of its client, or by another party that knows the lease. */
   RELEASED
 }

@@ -115,6 +115,9 @@ final class Commands {
     if (request.has("ttl_ms")) {
       acquire.ttl(Duration.ofMillis(request.get("ttl_ms").getAsLong()));
     }
+    if (request.has("max_hold_ms")) {
+      acquire.maxHold(Duration.ofMillis(request.get("max_hold_ms").getAsLong()));
+    }
     if (request.has("wait_ms")) {
       acquire.waitFor(Duration.ofMillis(request.get("wait_ms").getAsLong()));
     }
