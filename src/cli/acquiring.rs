@@ -116,6 +116,9 @@ fn request(client: &Client, lock_name: &str, lock: &LockArgs) -> Result<Acquire,
     if let Some(ttl) = lock.ttl {
         acquire = acquire.ttl(ttl);
     }
+    if let Some(max_hold) = lock.max_hold {
+        acquire = acquire.max_hold(max_hold);
+    }
     if let Some(holder) = &lock.holder {
         acquire = acquire.holder(holder);
     }

@@ -113,6 +113,11 @@ pub(crate) struct LockArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub ttl: Option<Duration>,
 
+    /// Longest time to hold the lock, with all renewals, such as 1h: at least the TTL, at most 7 days (default: no
+    /// bound)
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub max_hold: Option<Duration>,
+
     /// How long to wait in the queue if the lock is held, such as 10s; 0s tries once
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s")]
     pub wait: Duration,

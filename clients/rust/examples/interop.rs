@@ -172,6 +172,9 @@ impl Driver {
         if request["ttl_ms"].is_u64() {
             acquire = acquire.ttl(millis(request, "ttl_ms"));
         }
+        if request["max_hold_ms"].is_u64() {
+            acquire = acquire.max_hold(millis(request, "max_hold_ms"));
+        }
         for (key, value) in request["metadata"].as_object().into_iter().flatten() {
             acquire = acquire.metadata(key, value.as_str().unwrap_or_default());
         }

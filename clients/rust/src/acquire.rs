@@ -50,6 +50,16 @@ impl Acquire {
         self
     }
 
+    /// The longest time to hold the lock, with all renewals: a bound on work that is stuck while its process goes on
+    /// renewing. At least the TTL, at most 7 days; by default there is no bound. When it is over, the lock is lost with
+    /// [`LossCause::MaxHold`](crate::LossCause::MaxHold), and shortly before it
+    /// [`Held::reaches_max_hold`](crate::Held::reaches_max_hold) is true. All servers have to know it, else the acquire
+    /// is [refused](AcquireError::Refused) (`NOT_ALL_SERVERS`).
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.request.max_hold = wire(max_hold);
+        self
+    }
+
     /// How long to wait in the queue if the lock is held. Default: do not wait.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;

@@ -24,6 +24,15 @@ pub(crate) fn renewed_again(lease: &LeaseState) {
     tracing::info!(target: TARGET, lock, token, "{lock} is renewed again");
 }
 
+/// Renewals of a lock do not extend it as far as before.
+pub(crate) fn bounded(lease: &LeaseState, left: Duration) {
+    let (lock, token) = (&lease.name, lease.token);
+    tracing::warn!(
+        target: TARGET, lock, token,
+        "{lock} reaches its max_hold: no renewal extends it, and it is valid for another {left:.1?}"
+    );
+}
+
 /// A lock is lost.
 pub(crate) fn lost(lost: &LockLost) {
     tracing::warn!(target: TARGET, lock = lost.name, token = lost.token, cause = ?lost.cause, "{lost}");

@@ -48,6 +48,12 @@ impl Held {
         self.state.valid_for(Moment::now()).unwrap_or_default()
     }
 
+    /// Whether the lock reaches its [`max_hold`](crate::Acquire::max_hold): no renewal extends it any more, and it is
+    /// lost when [`valid_for`](Self::valid_for) is over.
+    pub fn reaches_max_hold(&self) -> bool {
+        self.state.snapshot(Moment::now()).bounded
+    }
+
     /// The current status.
     pub fn status(&self) -> Status {
         self.state.status(Moment::now())

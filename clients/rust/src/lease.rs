@@ -34,6 +34,8 @@ pub(crate) struct Snapshot {
     /// Whether the server has reported since the last renewal that its store is unreachable.
     pub(crate) store_unreachable: bool,
     at_risk: bool,
+    /// Whether the last renewal answered less than the TTL: the lease ends by its `max_hold`, and misses no renewal.
+    pub(crate) bounded: bool,
     lost: Option<Loss>,
 }
 
@@ -44,7 +46,7 @@ impl Snapshot {
 
     /// Whether it has missed a renewal.
     pub(crate) fn is_overdue(&self, now: Moment) -> bool {
-        !self.is_lost() && is_overdue(self.valid_until, now, self.ttl)
+        !self.is_lost() && !self.bounded && is_overdue(self.valid_until, now, self.ttl)
     }
 }
 
@@ -87,6 +89,7 @@ impl LeaseState {
                 attached: reading.read,
                 store_unreachable: false,
                 at_risk: false,
+                bounded: false,
                 lost: None,
             }),
             changed: watch::Sender::new(()),
@@ -118,7 +121,8 @@ impl LeaseState {
             let before = *guard;
             if !before.is_lost() {
                 if now >= guard.valid_until {
-                    guard.lost = Some(Loss::new(LossCause::Silence));
+                    let cause = if guard.bounded { LossCause::MaxHold } else { LossCause::Silence };
+                    guard.lost = Some(Loss::new(cause));
                 } else {
                     change(&mut guard);
                 }
@@ -165,9 +169,11 @@ impl LeaseState {
 
     /// Applies a renewal. The end of the validity only moves forward.
     pub(crate) fn renewed(&self, reading: Reading) {
-        let (until, mut again) = (reading.valid_until(), false);
-        self.update(reading.read, |known| {
+        let (until, mut again, mut begins) = (reading.valid_until(), false, false);
+        let known = self.update(reading.read, |known| {
             known.ttl = known.ttl.max(reading.ttl);
+            let bounded = reading.ttl < known.ttl;
+            begins = !std::mem::replace(&mut known.bounded, bounded) && bounded;
             if until > known.valid_until {
                 again = known.at_risk;
                 known.valid_until = until;
@@ -177,6 +183,9 @@ impl LeaseState {
         });
         if again {
             events::renewed_again(self);
+        }
+        if begins {
+            events::bounded(self, known.valid_until.since(reading.read));
         }
     }
 

@@ -29,6 +29,25 @@ fn a_process_that_was_paused_past_the_end_finds_its_lease_lost_at_once() {
 }
 
 #[test]
+fn a_lease_that_ends_by_its_max_hold_misses_no_renewal() {
+    let start = Moment::now();
+    let lease = lease(start);
+    let renewed = |at: u64, ttl: u64| {
+        let sent = after(start, at);
+        lease.renewed(Reading { sent, read: sent, held_for: Duration::ZERO, ttl: Duration::from_millis(ttl) });
+    };
+    renewed(4_000, 10_000);
+    assert!(lease.snapshot(after(start, 10_000)).is_overdue(after(start, 10_000)), "no answer came for a while");
+    renewed(10_000, 8_000);
+    let late = after(start, 17_000);
+    assert!(!lease.snapshot(late).is_overdue(late));
+    renewed(17_000, 1_000);
+    assert_eq!(lease.status(after(start, 17_900)), Status::Held);
+    assert_eq!(lease.ttl(), TTL);
+    assert_eq!(lease.lost(after(start, 18_000)).map(|lost| lost.cause), Some(LossCause::MaxHold));
+}
+
+#[test]
 fn a_renewal_after_the_end_revives_nothing() {
     let start = Moment::now();
     let lease = lease(start);

@@ -126,7 +126,7 @@ impl Drop for Lock {
         }
         match self.held.state.lost(Moment::now()).map(|lost| lost.cause) {
             // Held; or lost by the local clock, in which case the server may still have it.
-            None | Some(LossCause::Silence) => drop(self.start_release()), // continues in the background
+            None | Some(LossCause::Silence | LossCause::MaxHold) => drop(self.start_release()), // continues in the background
             Some(_told) => self.stop(LossCause::Released),
         }
     }

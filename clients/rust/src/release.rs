@@ -16,7 +16,8 @@ use v1::lock_service_client::LockServiceClient;
 pub struct Released {
     /// [`Released`](LeaseEnd::Released): by this release. Anything else: it had ended before, and only the token
     /// protected the work done since then. For a lock that was lost already it says how, as far as this process knows:
-    /// `None` if the cause is [`Silence`](LossCause::Silence), because no server has reported an end.
+    /// `None` if the cause is [`Silence`](LossCause::Silence) or [`MaxHold`](LossCause::MaxHold), because no server has
+    /// reported an end.
     pub end: Option<LeaseEnd>,
     /// If it had ended before: the token of the lease that holds the lock now, if there is one.
     pub successor_token: Option<u64>,
@@ -84,7 +85,7 @@ impl From<LockLost> for Released {
             LossCause::Superseded => Some(LeaseEnd::Superseded),
             LossCause::Released | LossCause::ReleasedElsewhere => Some(LeaseEnd::Released),
             LossCause::Unknown | LossCause::Invalid => Some(LeaseEnd::Unknown),
-            LossCause::Silence | LossCause::Detached => None,
+            LossCause::Silence | LossCause::MaxHold | LossCause::Detached => None,
         };
         Self { end, successor_token: lost.successor_token }
     }

@@ -40,6 +40,8 @@ pub enum LossCause {
     /// The validity ended by the local clock before a renewal succeeded: the server was unreachable, or this process
     /// was paused for too long.
     Silence,
+    /// The lock was held for as long as [`max_hold`](crate::Acquire::max_hold) allows. No renewal extends it beyond.
+    MaxHold,
     /// The server reports that the lease expired.
     Expired,
     /// The server revoked the lease, for example because an operator forced its release.
@@ -87,6 +89,7 @@ impl std::fmt::Display for LockLost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let why = match self.cause {
             LossCause::Silence => facts::LOST_SILENCE,
+            LossCause::MaxHold => facts::LOST_MAX_HOLD,
             LossCause::Expired => facts::LOST_EXPIRED,
             LossCause::Revoked => facts::LOST_REVOKED,
             LossCause::Superseded => facts::LOST_SUPERSEDED,

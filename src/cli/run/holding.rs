@@ -32,7 +32,16 @@ impl Holding {
 
     /// The name of the lock whose lease ends first, or has ended.
     pub(super) fn weakest(&self) -> &str {
-        self.held.iter().min_by_key(|held| held.valid_for()).map_or("", Held::name)
+        self.first_to_end().map_or("", Held::name)
+    }
+
+    /// Whether the lease that ends first ends because of its `max_hold`.
+    pub(super) fn reaches_max_hold(&self) -> bool {
+        self.first_to_end().is_some_and(Held::reaches_max_hold)
+    }
+
+    fn first_to_end(&self) -> Option<&Held> {
+        self.held.iter().min_by_key(|held| held.valid_for())
     }
 
     /// How one of the locks was lost, if one was.

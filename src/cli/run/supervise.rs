@@ -129,9 +129,12 @@ impl<'a> Supervisor<'a> {
             Action::Terminate(check_in) => {
                 if self.stopping.is_none() {
                     let (name, left) = (self.held.weakest(), text::span(left));
-                    self.error(&format!(
-                        "the lease of {name} is not being renewed and ends in {left}: stopping the command"
-                    ));
+                    let why = if self.held.reaches_max_hold() {
+                        format!("{name} was held for its --max-hold, and its lease ends in {left}")
+                    } else {
+                        format!("the lease of {name} is not being renewed and ends in {left}")
+                    };
+                    self.error(&format!("{why}: stopping the command"));
                     self.terminate();
                     self.stopping = Some(Stopping::Terminated);
                 }

@@ -1,6 +1,8 @@
 //! Get, list, watch, check token, force release, and reflection.
 
-use crate::support::{Lock, Server, acquire_request, assert_bad_field, only, read, until, waiting_request, within};
+use crate::support::{
+    Lock, Server, acquire_request, assert_bad_field, only, read, span, until, waiting_request, within,
+};
 use fencepost::testing::domain::limits::METADATA_BYTES_MAX;
 use fencepost_proto::v1::{self, LeaseEnd, check_token_response, force_release_response, watch_response::Kind};
 use std::{
@@ -116,6 +118,31 @@ async fn watchers_receive_events_in_order() {
         ]
     );
     assert_eq!((seen[0].holder.as_str(), &seen[0].grant_id), ("test", &released.grant_id));
+}
+
+#[tokio::test]
+async fn a_lease_is_held_for_its_max_hold_and_watchers_see_why_it_ended() {
+    const SHORT: Duration = Duration::from_millis(200);
+    const MAX_HOLD: Duration = Duration::from_millis(300);
+    let server = Server::start().await;
+    let mut client = server.client();
+    let mut events = within(client.watch(v1::WatchRequest::default())).await.unwrap().into_inner();
+    assert_eq!(events.next().await.unwrap().unwrap().kind(), Kind::Started);
+    let request = v1::AcquireRequest { max_hold: span(MAX_HOLD), ..acquire_request("a", SHORT) };
+    let lease = client.acquire_lease(request.clone()).await;
+    let other = v1::AcquireRequest { max_hold: span(2 * MAX_HOLD), attempt: 2, ..request };
+    assert_bad_field(client.acquire(other).await, "request_id");
+    let renew = v1::RenewRequest { lock_name: "a".into(), lease_id: lease.lease_id, ttl: None };
+    loop {
+        let renewed = client.renew(renew.clone()).await.unwrap().into_inner();
+        if renewed.outcome() != v1::renew_response::Outcome::Renewed {
+            assert_eq!(renewed.end(), LeaseEnd::Expired);
+            break;
+        }
+        assert!(read(renewed.ttl) <= SHORT, "{renewed:?}");
+    }
+    let seen: Vec<_> = within(events.take(2).map(Result::unwrap).collect()).await;
+    assert_eq!((seen[1].kind(), seen[1].reason.as_str()), (Kind::Expired, "held for its max_hold of 300ms"));
 }
 
 #[tokio::test]

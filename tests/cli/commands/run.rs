@@ -51,6 +51,17 @@ fn the_lease_is_renewed_for_as_long_as_the_command_runs() {
 }
 
 #[test]
+fn a_stuck_command_is_stopped_before_its_lock_was_held_for_max_hold() {
+    let server = Server::start();
+    let stuck = server.run(&["run", "a", "--ttl", "2s", "--max-hold", "3s", "sleep", "600"]).expect(70);
+    assert!(stuck.err.contains("a was held for its --max-hold, and its lease ends in "), "{stuck:?}");
+    let holder = server.run(&["acquire", "b", "--ttl", "2s", "--max-hold", "2s", "--json"]).json();
+    assert_eq!(holder["lease"]["ttl"], "2s");
+    server.run(&["run", "a", "--ttl", "10s", "--max-hold", "5s", "true"]).expect(64).says("max_hold must be at least");
+    server.run(&["run", "a", "--max-hold", "1", "true"]).expect(2).says("--max-hold");
+}
+
+#[test]
 fn signals_are_forwarded() {
     let server = Server::start();
     for (signal, name) in

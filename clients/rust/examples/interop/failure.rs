@@ -10,6 +10,7 @@ pub(crate) struct Failure(pub(crate) Value);
 pub(crate) fn loss_name(cause: LossCause) -> String {
     match cause {
         LossCause::ReleasedElsewhere => "released".to_owned(),
+        LossCause::MaxHold => "max_hold".to_owned(),
         other => format!("{other:?}").to_lowercase(),
     }
 }
