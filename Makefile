@@ -24,8 +24,9 @@ export PATH := $(CURDIR)/target/toolchains/bin:$(PATH)
 WORKSPACE := --workspace --features fencepost-client/testing
 
 .PHONY: help setup test quick fmt lint unit programs test-clients test-python test-typescript test-go test-java \
-    test-guards start-clients drivers interop redis-million redis-scale overload idle-connections protocol-long quorum-worlds \
-    takeover mutants script-mutants schedules fuzz engines matrix matrix-slice torture torture-slice torture-long \
+    test-guards start-clients drivers interop redis-million redis-scale overload idle-connections protocol-long \
+    quorum-worlds takeover two-versions mutants script-mutants schedules fuzz engines matrix matrix-slice torture \
+    torture-slice torture-long \
     doc deny advisories proto-baseline run image image-check image-login image-push sbom dist publish
 
 help: ## List the targets
@@ -55,7 +56,7 @@ fmt: ## Check the format of the code
 	cargo fmt --all --check
 
 # Tests that `cargo test` does not run by itself, which --all-targets leaves out.
-RUN_APART := interop script-mutants mutants-run
+RUN_APART := interop two-versions script-mutants mutants-run
 
 lint: ## Run clippy; warnings are errors
 	cargo clippy --locked $(WORKSPACE) --all-targets -- -D warnings
@@ -167,6 +168,18 @@ quorum-worlds: ## Explore the quorum of nodes that keep a partition in larger wo
 # Not part of `test`: a release build, and a quarter of an hour on an idle machine.
 takeover: ## Measure for how long locks have no answer when the server that leads them dies, stops or drains
 	cargo bench --locked --bench takeover
+
+# Not part of `test`: builds the version before, in a worktree and a target of its own, which the next run finds again.
+# BEFORE is the last commit whose servers do not know max_hold.
+BEFORE ?= 335b455bdb94d8560047c58fe90595d72f9b5f65
+BEFORE_TREE := target/two-versions/tree
+two-versions: server ## Run servers of the version before and of this one on one Redis, under load
+	git worktree prune
+	test -d $(BEFORE_TREE) || git worktree add --detach $(BEFORE_TREE) $(BEFORE)
+	git -C $(BEFORE_TREE) checkout --quiet --detach $(BEFORE)
+	cargo build --locked --package fencepost --manifest-path $(BEFORE_TREE)/Cargo.toml --target-dir target/two-versions/target
+	FENCEPOST_BEFORE=$(CURDIR)/target/two-versions/target/debug/fencepost \
+	    cargo test --locked --test two-versions -- --test-threads 1
 
 # Not part of `test`: each mutant is a build, which loads nothing. Writes tests/repo/mutants/RESULTS.md.
 script-mutants: setup ## Check that the comparison with the twin finds each small mistake in a script of a node

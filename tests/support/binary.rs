@@ -253,6 +253,12 @@ impl Server {
         Self::spawned(fencepost(&["serve"]).envs(env.iter().copied()).args(flags))
     }
 
+    /// A server of another program, with these flags.
+    pub(crate) fn start_program(program: &Path, flags: &[&str]) -> Self {
+        let listen = ["serve", "--listen", "127.0.0.1:0", "--ttl-min", "100ms"];
+        Self::spawned(&mut isolated(program, &[&listen, flags].concat()))
+    }
+
     fn spawned(command: &mut Command) -> Self {
         let log = tempfile::NamedTempFile::new().unwrap();
         command
