@@ -173,7 +173,7 @@ takeover: ## Measure for how long locks have no answer when the server that lead
 # BEFORE is the last commit whose servers do not know max_hold.
 BEFORE ?= 335b455bdb94d8560047c58fe90595d72f9b5f65
 BEFORE_TREE := target/two-versions/tree
-two-versions: server ## Run servers of the version before and of this one on one Redis, under load
+two-versions: programs ## Run servers of the version before and of this one on one Redis, under load
 	git worktree prune
 	test -d $(BEFORE_TREE) || git worktree add --detach $(BEFORE_TREE) $(BEFORE)
 	git -C $(BEFORE_TREE) checkout --quiet --detach $(BEFORE)

@@ -38,6 +38,27 @@ pub(crate) async fn kept(cell: Cell) {
     assert_eq!(client.events("lost", &name).len(), 0, "a release is not a loss");
 }
 
+/// No renewal extends a lease beyond its max_hold. The client knows that none is missing, and stops in time.
+pub(crate) async fn bounded(cell: Cell) {
+    const TTL: Duration = Duration::from_secs(6);
+    const MAX_HOLD: Duration = Duration::from_secs(9);
+    let (client, name) = (cell.client().await, cell.name("lock"));
+    let fields = json!({ "lock": name, "name": name, "ttl_ms": 6_000, "max_hold_ms": 9_000 });
+    let asked = Instant::now();
+    let lock = client.ask("acquire", fields).await.granted().await;
+    let arrived = Instant::now();
+    // Without a bound, the holder's renewals would keep it for as long as this waits.
+    let next = client.ask_acquire("next", &name, LONG, LONG).await;
+    assert_eq!(client.loss(&name).await, "max_hold");
+    assert!(asked.elapsed() > TTL, "it was renewed");
+    assert!(arrived.elapsed() < MAX_HOLD + TTL / 2, "no renewal extends it");
+    assert_eq!(client.events("at_risk", &name).len(), 0, "no renewal is missing");
+    assert_eq!(client.release(&name).await, "unspecified");
+    let next = next.granted().await;
+    assert!(next.token > lock.token);
+    assert_eq!(client.release("next").await, "released");
+}
+
 /// The client counts the validity from when it sent the request or the answer to a beat, and keeps back the drift and
 /// the margin: it ends before the lease on the server.
 async fn validity(cell: &Cell, client: &Driver, name: &str) {
