@@ -179,7 +179,7 @@ two-versions: programs ## Run servers of the version before and of this one on o
 	git -C $(BEFORE_TREE) checkout --quiet --detach $(BEFORE)
 	cargo build --locked --package fencepost --manifest-path $(BEFORE_TREE)/Cargo.toml --target-dir target/two-versions/target
 	FENCEPOST_BEFORE=$(CURDIR)/target/two-versions/target/debug/fencepost \
-	    cargo test --locked --test two-versions -- --test-threads 1
+	    cargo test --locked $(WORKSPACE) --test two-versions -- --test-threads 1
 
 # Not part of `test`: each mutant is a build, which loads nothing. Writes tests/repo/mutants/RESULTS.md.
 script-mutants: setup ## Check that the comparison with the twin finds each small mistake in a script of a node

@@ -78,6 +78,9 @@ pub(super) async fn acquire_all(
     if let Some(ttl) = lock.ttl {
         acquire = acquire.ttl(ttl);
     }
+    if let Some(max_hold) = lock.max_hold {
+        acquire = acquire.max_hold(max_hold);
+    }
     if let Some(holder) = &lock.holder {
         acquire = acquire.holder(holder);
     }

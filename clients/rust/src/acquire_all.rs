@@ -43,6 +43,13 @@ impl AcquireAll {
         self
     }
 
+    /// The longest time to hold each of the locks from its grant, with all renewals ([`Acquire::max_hold`]). The set is
+    /// lost with the first lock for which it is over.
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.one = self.one.max_hold(max_hold);
+        self
+    }
+
     /// The label that others see when they ask who holds one of the locks. Default: the client's.
     pub fn holder(mut self, label: impl Into<String>) -> Self {
         self.one = self.one.holder(label);

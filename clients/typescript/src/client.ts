@@ -200,8 +200,9 @@ export class Client implements AsyncDisposable {
 
   #together(names: Iterable<string>, options: AcquireAllOptions): Together {
     checkObject("options", options);
-    const { ttl, wait, signal, holder, metadata } = options;
-    const known = Object.entries({ ttl, wait, signal, holder, metadata }).filter(([, value]) => value !== undefined);
+    const { ttl, wait, signal, holder, metadata, maxHold } = options;
+    const given = Object.entries({ ttl, wait, signal, holder, metadata, maxHold });
+    const known = given.filter(([, value]) => value !== undefined);
     return new Together(this.#core, names, Object.fromEntries(known), (...one) => this.#acquire(...one));
   }
 

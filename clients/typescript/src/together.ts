@@ -14,7 +14,10 @@ import { backoff } from "./retries.js";
 import { sleep } from "./timers.js";
 
 /** Options of an acquire of several locks: those of each lock, but for the wait. All durations are in milliseconds. */
-export interface AcquireAllOptions extends Pick<AcquireOptions, "ttl" | "signal" | "holder" | "metadata"> {
+export interface AcquireAllOptions extends Pick<
+  AcquireOptions,
+  "ttl" | "signal" | "holder" | "metadata" | "maxHold"
+> {
   /** How long to wait for all of the locks in sum: at most 1 h, 0 by default: do not wait. */
   readonly wait?: number;
 }

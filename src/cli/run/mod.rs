@@ -23,6 +23,7 @@ use super::{
 use clap::Args;
 use fencepost_client::{Client, Lock};
 use fencepost_proto::v1::LeaseEnd;
+use futures_util::future::join_all;
 use group::Group;
 use holding::Holding;
 pub(super) use signals::{Signals, is_termination};
@@ -177,11 +178,10 @@ fn by_name(locks: &[Lock], value: impl Fn(&Lock) -> String) -> String {
     serde_json::Value::Object(fields.collect()).to_string()
 }
 
-/// Releases the locks whose leases are still valid, the last one first. A failure is reported.
+/// Releases the locks whose leases are still valid, the last one first, and waits for all answers at the same time. A
+/// failure is reported.
 async fn release_all(locks: Vec<Lock>, stderr: &Stderr) {
-    for lock in locks.into_iter().rev() {
-        release(lock, stderr).await;
-    }
+    join_all(locks.into_iter().rev().map(|lock| release(lock, stderr))).await;
 }
 
 /// Releases the lock if the lease is still valid. Returns whether it was held until then. A failure is reported.

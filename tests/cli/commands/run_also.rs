@@ -85,6 +85,14 @@ fn the_loss_of_one_lock_kills_the_command_and_the_others_are_released() {
 }
 
 #[test]
+fn a_stuck_command_is_stopped_before_one_of_its_locks_was_held_for_max_hold() {
+    let server = Server::start();
+    let words = ["run", "b", "--also", "a", "--ttl", "2s", "--max-hold", "3s", "--", "sleep", "600"];
+    server.run(&words).expect(70).says(" was held for its --max-hold, and its lease ends in ");
+    assert!(server.is_free("a") && server.is_free("b"));
+}
+
+#[test]
 fn runs_with_the_same_locks_do_not_wait_for_each_other_in_a_circle() {
     let (server, marks) = (Server::start(), Marks::new());
     let script = format!("echo begins >> {0}; sleep 0.1; echo ends >> {0}", marks.path());

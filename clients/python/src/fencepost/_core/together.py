@@ -30,10 +30,11 @@ class Asked:
         wait: float | timedelta,
         holder: str,
         metadata: Mapping[str, str] | None,
+        max_hold: float | timedelta | None,
         now: float,
     ) -> None:
         self.names = ordered(names)
-        self._requests = [requests.acquire(it, ttl, wait, holder, metadata, None, 0) for it in self.names]
+        self._requests = [requests.acquire(it, ttl, wait, holder, metadata, None, 0, max_hold) for it in self.names]
         self._waits = bool(convert.wait(wait))
         self.deadline = now + convert.wait(wait)
 

@@ -179,6 +179,7 @@ class Client:
         wait: float | timedelta = 0,
         holder: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        max_hold: float | timedelta | None = None,
         on_lost: Callable[[LockLost], None] | None = None,
     ) -> LockSet:
         """Acquires several locks together: all of them, or none.
@@ -196,13 +197,15 @@ class Client:
             wait: How long to wait for all of them in sum, in seconds: 0 (do not wait) to 1 h.
             holder: The label for these locks, in place of the client's.
             metadata: Shown with the holder of each lock: at most 4 KiB.
+            max_hold: The longest time to hold each lock from its grant; see :meth:`acquire`. The set is lost with the
+                first lock for which it is over.
             on_lost: Called once, when the first lock of the set is lost, by the event loop.
 
         Raises:
             NotAllAcquired: the error names the lock and what was given back; its cause is what :meth:`acquire` raises.
             ClientClosed: the client was closed, or this process was forked after it was made.
         """
-        return await self._together(names, ttl, wait, holder, metadata, on_lost).acquire()
+        return await self._together(names, ttl, wait, holder, metadata, max_hold, on_lost).acquire()
 
     async def try_all(
         self,
@@ -212,6 +215,7 @@ class Client:
         wait: float | timedelta = 0,
         holder: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        max_hold: float | timedelta | None = None,
         on_lost: Callable[[LockLost], None] | None = None,
     ) -> LockSet | None:
         """Acquires several locks together when all of them are free at the same moment; returns None if they were not
@@ -221,7 +225,7 @@ class Client:
         back what it has and tries again after a random pause of up to a second. So it holds up nobody, and it may come
         too late again and again if the locks are rarely free. Arguments and errors: see :meth:`acquire_all`.
         """
-        return await self._together(names, ttl, wait, holder, metadata, on_lost).acquire_by_tries()
+        return await self._together(names, ttl, wait, holder, metadata, max_hold, on_lost).acquire_by_tries()
 
     def _together(
         self,
@@ -230,11 +234,12 @@ class Client:
         wait: float | timedelta,
         holder: str | None,
         metadata: Mapping[str, str] | None,
+        max_hold: float | timedelta | None,
         on_lost: Callable[[LockLost], None] | None,
     ) -> Collector:
         label = self._options.holder if holder is None else holder
         convert.callback(on_lost, "on_lost")
-        asked = Asked(names, ttl, wait, label, metadata, now())
+        asked = Asked(names, ttl, wait, label, metadata, max_hold, now())
         return Collector(self, self._driver, asked, label, on_lost)
 
     async def get(self, name: str) -> LockInfo:

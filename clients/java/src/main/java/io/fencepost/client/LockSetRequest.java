@@ -60,6 +60,19 @@ public final class LockSetRequest {
   }
 
   /**
+   * The longest time to hold each of the locks from its grant; see {@link LockRequest#maxHold}. The set is lost with the
+   * first lock for which it is over.
+   *
+   * @param maxHold the time: at least the TTL, at most 7 days; by default there is no bound
+   * @return this request
+   * @throws IllegalArgumentException if the time is not above 0
+   */
+  public LockSetRequest maxHold(Duration maxHold) {
+    requests.forEach(request -> request.maxHold(maxHold));
+    return this;
+  }
+
+  /**
    * How long to wait for all of the locks in sum.
    *
    * @param wait the time: at most 1 h, unless the server is configured otherwise; zero, the default, does not wait
