@@ -24,10 +24,9 @@ export PATH := $(CURDIR)/target/toolchains/bin:$(PATH)
 WORKSPACE := --workspace --features fencepost-client/testing
 
 .PHONY: help setup test quick fmt lint unit programs test-clients test-python test-typescript test-go test-java \
-    test-guards start-clients drivers interop redis-million redis-scale overload idle-connections protocol-long \
+    test-guards start-clients drivers interop redis-million redis-scale idle-connections protocol-long \
     quorum-worlds takeover two-versions mutants script-mutants schedules fuzz engines matrix matrix-slice torture \
-    torture-slice torture-long \
-    doc deny advisories proto-baseline run image image-check image-login image-push sbom dist publish
+    torture-slice torture-long doc deny advisories proto-baseline run image image-check image-login image-push sbom dist publish
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -116,12 +115,6 @@ redis-million: ## Check that a million lock names leave no data behind in Redis
 # Not part of `test`: builds an optimised server, and needs an idle machine. `unit` keeps 10,000 leases.
 redis-scale: ## Keep 100,000 leases on ten streams, on Redis
 	FENCEPOST_LEASES=100000 cargo test --locked --release --test redis_scale -- --nocapture
-
-# Not part of `test`: builds an optimised server, and takes half an hour. `unit` goes on for 8 s, with 1,000 leases.
-OVERLOAD_SECONDS ?= 600
-overload: ## Acquire ten times as fast as Redis takes grants, for OVERLOAD_SECONDS, beside 10,000 leases of 3 s
-	FENCEPOST_OVERLOAD_SECONDS=$(OVERLOAD_SECONDS) FENCEPOST_LEASES=10000 \
-	    cargo test --locked --release --test lanes --test overload -- --nocapture --test-threads 1
 
 # Not part of `test`: needs 10,000 file descriptors in each of two processes. `unit` opens 2,000 connections.
 idle-connections: ## Keep leases alive beside 10,000 idle connections

@@ -1,8 +1,9 @@
 //! Acquires come ten times as fast as Redis takes grants, beside leases of 3 s that another client keeps. Not one of
 //! these may end.
 //!
-//! A proxy bounds what Redis takes in a second, so that the overload is the same on each machine. `make overload` goes
-//! on for ten minutes, with 10,000 leases. `lanes` has the same in virtual time.
+//! A proxy bounds what Redis takes in a second, so that the overload is the same on each machine.
+//! `FENCEPOST_OVERLOAD_SECONDS` makes it last, and `FENCEPOST_LEASES` keeps more leases. `lanes` has the same in
+//! virtual time, also with a Redis that answers late.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 #[path = "../../support/binary.rs"]
@@ -13,6 +14,7 @@ mod leases;
 mod proxy;
 #[path = "../../support/redis.rs"]
 mod redis_server;
+mod streams;
 #[path = "../../support/server.rs"]
 mod support;
 
@@ -24,7 +26,10 @@ use proxy::Proxy;
 use redis_server::Redis;
 use std::time::Duration;
 use support::{acquire_request, channel, until};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep, sleep_until},
+};
 use tonic::transport::Channel;
 
 /// What Redis takes in a second, in bytes.
@@ -34,21 +39,40 @@ const BYTES_PER_GRANT: u32 = 400;
 const OFFERED_PER_SECOND: u32 = 10 * BYTES_PER_SECOND / BYTES_PER_GRANT;
 /// Connections, each with a session, over which they come.
 const FLOODING: usize = 16;
+/// Streams that are opened in a second, in a debug build.
+const STREAMS_PER_SECOND: u32 = 1_600;
 
 type Client = LockServiceClient<Channel>;
+
+/// One test at a time: each uses up what this machine can do.
+static ALONE: Mutex<()> = Mutex::const_new(());
 
 fn number(variable: &str, default: usize) -> usize {
     std::env::var(variable).map_or(default, |text| text.parse().unwrap())
 }
 
-async fn overload(delay: Duration) {
-    let span = Duration::from_secs(number("FENCEPOST_OVERLOAD_SECONDS", 8) as u64);
-    let count = number("FENCEPOST_LEASES", 1_000);
+fn span() -> Duration {
+    Duration::from_secs(number("FENCEPOST_OVERLOAD_SECONDS", 8) as u64)
+}
+
+fn client_of(server: &Server) -> Client {
+    LockServiceClient::new(channel(server.url["http://".len()..].parse().unwrap()))
+}
+
+async fn start(url: &str) -> Server {
+    let server = Server::start_with(&["--store", url]);
+    until(|| async { client_of(&server).acquire(acquire_request("probe", leases::TTL)).await.is_ok() }).await;
+    server
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_outlast_ten_times_the_acquires_that_redis_takes() {
+    let _alone = ALONE.lock().await;
+    let (span, count) = (span(), number("FENCEPOST_LEASES", 300));
     let redis = Redis::start(&[]);
-    let proxy = Proxy::slow(delay, redis.port).await;
-    let server = Server::start_with(&["--store", &proxy.url()]);
-    let client = || -> Client { LockServiceClient::new(channel(server.url["http://".len()..].parse().unwrap())) };
-    until(|| async { client().acquire(acquire_request("probe", leases::TTL)).await.is_ok() }).await;
+    let proxy = Proxy::slow(Duration::ZERO, redis.port).await;
+    let server = start(&proxy.url()).await;
+    let client = || client_of(&server);
     let kept = Leases::acquire(count, client).await;
     // The first renewal of a lease is written, and no other one.
     sleep(leases::TTL).await;
@@ -57,7 +81,7 @@ async fn overload(delay: Duration) {
     let flood = Flood::begin((0..FLOODING).map(|_| client()).collect(), OFFERED_PER_SECOND, end);
     sleep_until(end).await;
     let (leases, flood) = (kept.done().await, flood.done().await);
-    println!("{count} leases for {span:?}, replies {delay:?} late: {leases:?}; {flood:?}");
+    println!("{count} leases for {span:?}: {leases:?}; {flood:?}");
     assert_eq!((leases.ended, leases.lost), (0, 0), "{leases:?} {flood:?}");
     assert!(leases.renewals as f64 >= 0.5 * count as f64 * span.as_secs_f64(), "{leases:?}");
     // The load was an overload, acquires did not starve, and what was not granted was refused with the reason.
@@ -70,11 +94,17 @@ async fn overload(delay: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leases_outlast_ten_times_the_acquires_that_redis_takes() {
-    overload(Duration::ZERO).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn they_do_if_each_reply_of_redis_is_late() {
-    overload(Duration::from_millis(20)).await;
+async fn they_do_beside_a_flood_of_streams() {
+    let _alone = ALONE.lock().await;
+    let (span, count) = (span(), number("FENCEPOST_LEASES", 300));
+    let redis = Redis::start(&[]);
+    let server = start(&redis.url()).await;
+    let kept = Leases::acquire(count, || client_of(&server)).await;
+    let clients = (0..FLOODING).map(|_| client_of(&server)).collect();
+    let opened = streams::flood(clients, STREAMS_PER_SECOND, Instant::now() + span).await;
+    let leases = kept.done().await;
+    println!("{count} leases for {span:?}: {leases:?}; {opened} streams");
+    assert_eq!((leases.ended, leases.lost), (0, 0), "{leases:?}");
+    assert!(leases.renewals as f64 >= 0.5 * count as f64 * span.as_secs_f64(), "{leases:?}");
+    assert!(opened > 100 * span.as_secs(), "{opened}");
 }
