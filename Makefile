@@ -24,7 +24,7 @@ export PATH := $(CURDIR)/target/toolchains/bin:$(PATH)
 WORKSPACE := --workspace --features fencepost-client/testing
 
 .PHONY: help setup test quick fmt lint unit programs test-clients test-python test-typescript test-go test-java \
-    test-guards start-clients drivers interop redis-million redis-scale idle-connections protocol-long \
+    test-guards start-clients drivers interop redis-million redis-scale overload idle-connections protocol-long \
     quorum-worlds takeover two-versions mutants script-mutants schedules fuzz engines matrix matrix-slice torture \
     torture-slice torture-long doc deny advisories proto-baseline run image image-check image-login image-push sbom dist publish
 
@@ -55,7 +55,7 @@ fmt: ## Check the format of the code
 	cargo fmt --all --check
 
 # Tests that `cargo test` does not run by itself, which --all-targets leaves out.
-RUN_APART := interop two-versions script-mutants mutants-run
+RUN_APART := interop overload two-versions script-mutants mutants-run
 
 lint: ## Run clippy; warnings are errors
 	cargo clippy --locked $(WORKSPACE) --all-targets -- -D warnings
@@ -115,6 +115,10 @@ redis-million: ## Check that a million lock names leave no data behind in Redis
 # Not part of `test`: builds an optimised server, and needs an idle machine. `unit` keeps 10,000 leases.
 redis-scale: ## Keep 100,000 leases on ten streams, on Redis
 	FENCEPOST_LEASES=100000 cargo test --locked --release --test redis_scale -- --nocapture
+
+# Not part of `test`: needs an idle machine. `unit` has the same in virtual time.
+overload: setup ## Keep leases of 3 s beside a flood of acquires, and of streams, on Redis
+	cargo test --locked $(WORKSPACE) --test overload -- --nocapture
 
 # Not part of `test`: needs 10,000 file descriptors in each of two processes. `unit` opens 2,000 connections.
 idle-connections: ## Keep leases alive beside 10,000 idle connections

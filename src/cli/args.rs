@@ -115,7 +115,7 @@ pub(crate) struct LockArgs {
 
     /// Longest time to hold the lock, with all renewals, such as 1h: at least the TTL, at most 7 days (default: no
     /// bound)
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = above_zero)]
     pub max_hold: Option<Duration>,
 
     /// How long to wait in the queue if the lock is held, such as 10s; 0s tries once
@@ -165,6 +165,12 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|_| "must be a duration with a unit, such as 500ms, 30s or 1h 30m".to_owned())
 }
 
+/// Where 0 would stand for no bound.
+fn above_zero(text: &str) -> Result<Duration, String> {
+    duration(text)
+        .and_then(|span| if span.is_zero() { Err("must be above 0, such as 1h".to_owned()) } else { Ok(span) })
+}
+
 fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -181,6 +187,7 @@ mod tests {
         assert_eq!(duration("1m 30s"), Ok(Duration::from_secs(90)));
         assert_eq!(duration("0s"), Ok(Duration::ZERO));
         assert!(duration("30").unwrap_err().contains("30s"));
+        assert!(above_zero("0s").is_err() && above_zero("30").is_err() && above_zero("1ns").is_ok());
     }
 
     #[test]

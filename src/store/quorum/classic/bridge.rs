@@ -29,6 +29,8 @@ struct Lane<W> {
     begun: StoreTime,
     /// What it is for.
     work: W,
+    /// Whether that may be a grant.
+    may_grant: bool,
     /// What comes after that.
     behind: VecDeque<W>,
     /// Whether the key is to be settled once that is done.
@@ -57,6 +59,8 @@ pub(crate) struct Bridge<W> {
     /// The number of the last step.
     steps: u64,
     lanes: HashMap<LockName, Lane<W>>,
+    /// How many of them have a step for what may be a grant.
+    granting: usize,
     /// The locks whose steps are not answered, by the numbers of these.
     under_way: BTreeMap<u64, LockName>,
     /// Those that are to be sent.
@@ -76,6 +80,7 @@ impl<W> Bridge<W> {
             prefix,
             steps: 0,
             lanes: HashMap::new(),
+            granting: 0,
             under_way: BTreeMap::new(),
             unsent: BTreeSet::new(),
             due: due.into_iter().collect(),
@@ -109,9 +114,9 @@ impl<W> Bridge<W> {
         oldest.is_none_or(|lane| now.since(lane.begun) < silence_max)
     }
 
-    /// How many steps were begun and are not answered.
-    pub(crate) fn steps_under_way(&self) -> usize {
-        self.under_way.len()
+    /// How many steps for what may be grants were begun and are not answered.
+    pub(crate) fn grants_under_way(&self) -> usize {
+        self.granting
     }
 
     /// Whether there is something to do.
@@ -141,15 +146,16 @@ impl<W> Bridge<W> {
         &mut self,
         HashedName { name, hash }: HashedName,
         wish: Wish,
-        (work, behind): (W, VecDeque<W>),
+        (work, may_grant, behind): (W, bool, VecDeque<W>),
         (ballot, now): (Ballot, StoreTime),
     ) {
         self.steps += 1;
+        self.granting += usize::from(may_grant);
         let (number, key) = (self.steps, self.key(&name).into_bytes().into());
         let step = Arc::new(Step { position: Position { ballot, seq: number }, key, wish });
         self.under_way.insert(number, name.clone());
         self.unsent.insert(number);
-        self.lanes.insert(name, Lane { hash, step, begun: now, work, behind, is_due: false });
+        self.lanes.insert(name, Lane { hash, step, begun: now, work, may_grant, behind, is_due: false });
     }
 
     /// The next step to be sent, and its number.
@@ -163,7 +169,8 @@ impl<W> Bridge<W> {
     pub(crate) fn stepped(&mut self, number: u64, state: Result<KeyState, ()>) -> Option<Stepped<W>> {
         let name = self.under_way.remove(&number)?;
         self.unsent.remove(&number);
-        let Lane { hash, step, work, behind, is_due, .. } = self.lanes.remove(&name)?;
+        let Lane { hash, step, work, may_grant, behind, is_due, .. } = self.lanes.remove(&name)?;
+        self.granting -= usize::from(may_grant);
         let lock = HashedName { name, hash };
         if is_due {
             self.due.push_back(lock.clone());
@@ -214,7 +221,31 @@ impl<W> Bridge<W> {
         self.unsent.clear();
         self.due.clear();
         self.theirs.clear();
+        self.granting = 0;
         let lanes = std::mem::take(&mut self.lanes).into_values();
         lanes.flat_map(|lane| std::iter::once(lane.work).chain(lane.behind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those that settle or poll keys are no grants: they would keep acquires out for as long as there are any.
+    #[test]
+    fn only_steps_for_what_may_be_a_grant_count_as_one() {
+        let mut bridge = Bridge::new("classic:".into(), []);
+        let begin = |bridge: &mut Bridge<&'static str>, name: &str, may_grant| {
+            let lock = HashedName { name: LockName::new(name).unwrap(), hash: 0 };
+            bridge.begin(lock, Wish::Look, ("work", may_grant, VecDeque::new()), Default::default());
+        };
+        begin(&mut bridge, "a", true);
+        begin(&mut bridge, "b", false);
+        begin(&mut bridge, "c", true);
+        assert_eq!(bridge.grants_under_way(), 2);
+        assert!(bridge.stepped(1, Ok(KeyState::Ours)).is_some() && bridge.stepped(1, Err(())).is_none());
+        assert!(bridge.stepped(2, Err(())).is_some());
+        assert_eq!(bridge.grants_under_way(), 1);
+        assert_eq!((bridge.end().count(), bridge.grants_under_way()), (1, 0));
     }
 }

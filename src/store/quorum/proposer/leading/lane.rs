@@ -4,8 +4,9 @@
 //! order, and an answer is let out when a majority has the batch of its turn and all before it. So grants that are
 //! decided faster than the nodes write them would hold up the answer to each renewal, until the leader counts as
 //! unheard. Therefore only so many of them may be on their way as the nodes write in about [`AGE_MAX`]; further
-//! acquires wait here, before their turns. All other commands run at once: a release frees, a renewal writes nothing,
-//! and what else writes rests on an earlier grant. So acquires need no share of a batch, and they never starve.
+//! acquires wait here, before their turns. All other commands run at once: a release frees, most renewals write
+//! nothing, and what else writes follows a grant, or is the cleanup of a call. So acquires need no share of a batch,
+//! and they never starve.
 //!
 //! **Why others may pass.** The acquires of a partition stay in their order, so each lock is served first come, first
 //! served. A release, a renewal or an attachment names a lease, and a claim or the end of a wait names a queued
@@ -138,8 +139,8 @@ impl Lead {
     }
 
     fn has_room_for_grants(&self) -> bool {
-        // Each step at a classic key may be for a grant.
-        self.lane.has_room(self.bridge.as_ref().map_or(0, |bridge| bridge.steps_under_way()))
+        // With classic clients, a grant is decided after its step.
+        self.lane.has_room(self.bridge.as_ref().map_or(0, |bridge| bridge.grants_under_way()))
     }
 
     /// Whether acquires wait, and may take their turns now.
@@ -162,12 +163,15 @@ impl Lead {
         if !self.lane.is_late(now) {
             return;
         }
-        while self.lane.waiting.front().is_some_and(|(came, _)| now.since(*came) > AGE_MAX)
+        let mut turns = 0;
+        while turns < TURNS_AT_ONCE
+            && self.lane.waiting.front().is_some_and(|(came, _)| now.since(*came) > AGE_MAX)
             && let Some((_, job)) = self.lane.waiting.pop_front()
         {
             if self.would_be_granted(&job) {
                 self.shed(job, Shed::Age, now, exit);
             } else {
+                turns += 1;
                 self.run_from_lane(job, now, exit);
             }
         }

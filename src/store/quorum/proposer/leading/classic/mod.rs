@@ -89,9 +89,10 @@ impl Lead {
         }
     }
 
-    fn begin_step(&mut self, lock: HashedName, wish: Wish, work: (Work, VecDeque<Work>), now: StoreTime) {
+    fn begin_step(&mut self, lock: HashedName, wish: Wish, (work, behind): (Work, VecDeque<Work>), now: StoreTime) {
+        let may_grant = matches!(&work, Work::Run(job) if job.command.is_acquire());
         if let Some(bridge) = &mut self.bridge {
-            bridge.begin(lock, wish, work, (self.ballot, now));
+            bridge.begin(lock, wish, (work, may_grant, behind), (self.ballot, now));
         }
     }
 
