@@ -56,7 +56,8 @@ impl Acquire {
     /// [`Held::reaches_max_hold`](crate::Held::reaches_max_hold) is true. All servers have to know it, else the acquire
     /// is [refused](AcquireError::Refused) (`NOT_ALL_SERVERS`).
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
-        self.request.max_hold = wire(max_hold);
+        // On the wire 0 stands for no bound, which nobody means who computes a time that is left.
+        self.request.max_hold = wire(max_hold.max(Duration::from_nanos(1)));
         self
     }
 

@@ -79,7 +79,7 @@ impl LockSet {
     /// Releases all locks, the last one first, and waits for all answers. Stop the protected work first.
     ///
     /// All releases are sent before the first await. Dropped, they go on in the background. The result is that of the
-    /// first lock that was not held until then, if there is one.
+    /// first lock that was not held until then, if there is one; an error does not tell of it.
     pub async fn release(self) -> Result<Released, ReleaseAllError> {
         let mut locks = self.into_locks();
         let mut ends = Vec::with_capacity(locks.len());
@@ -146,7 +146,8 @@ impl Drop for LockSet {
     }
 }
 
-/// The release of some locks is not confirmed. They are free after their TTL at the latest; the others are released.
+/// The release of some locks is not confirmed. They are free after their TTL at the latest; the others have ended, by
+/// their release or before it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the release of {} is not confirmed: {cause}", .names.join(", "))]
 #[non_exhaustive]
