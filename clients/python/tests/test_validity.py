@@ -32,9 +32,9 @@ def test_overdue_after_more_than_half() -> None:
     assert overdue_at(valid_until=10.0, ttl=1.0) == pytest.approx(9.65)
 
 
-def lease(ttl: float = 10.0, sent: float = 100.0) -> Lease:
+def lease(ttl: float = 10.0, sent: float = 100.0, *, max_hold: bool = False) -> Lease:
     message = pb.Lease(lock_name="a", lease_id="id", grant_id="grant", fencing_token=7)
-    return Lease(message, Reading(sent, sent, 0.0, ttl), ttl)
+    return Lease(message, Reading(sent, sent, 0.0, ttl), ttl, max_hold=max_hold)
 
 
 def test_a_renewal_only_moves_the_end_forward() -> None:
@@ -58,8 +58,15 @@ def test_a_lease_that_is_over_never_comes_back() -> None:
     assert it.lost == Loss(LossReason.SILENCE)
 
 
-def test_a_lease_that_ends_by_its_max_hold_misses_no_renewal() -> None:
+def test_a_lease_without_max_hold_still_needs_its_renewals_if_somebody_shortened_its_ttl() -> None:
     it = lease()
+    it.renewed(Reading(104.0, 104.0, 0.0, 8.0))
+    assert not it.bounded
+    assert it.overdue_at() < it.valid_until
+
+
+def test_a_lease_that_ends_by_its_max_hold_misses_no_renewal() -> None:
+    it = lease(max_hold=True)
     it.renewed(Reading(104.0, 104.0, 0.0, 10.0))
     assert it.overdue_at() < it.valid_until
     it.renewed(Reading(110.0, 110.0, 0.0, 8.0))

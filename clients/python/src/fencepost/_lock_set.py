@@ -87,7 +87,7 @@ class LockSet(Mapping[str, Lock]):
         ``RELEASED``. A release without an answer is repeated in the background.
 
         Raises:
-            NotAllReleased: the release of some is not confirmed. The error names them; the others are released.
+            NotAllReleased: the release of some is not confirmed. The error names them; the others have ended.
         """
         self._driver.check_use()
         for lease in self._leases:

@@ -169,7 +169,7 @@ class Acquire:
         self, answer: pb.AcquireResponse, sent: float, now: float, attach: Callable[[Lease], None] | None
     ) -> None:
         reading = Reading(sent, now, from_duration(answer.held_for), from_duration(answer.lease.ttl))
-        lease = Lease(answer.lease, reading, self._ttl)
+        lease = Lease(answer.lease, reading, self._ttl, max_hold=self._request.HasField("max_hold"))
         self.previous_end = lease_end(answer.previous_end)
         if attach is None:
             self._engine.keep_granted_alone(lease, now)

@@ -21,6 +21,7 @@ class Lease:
     """One lease of this process."""
 
     __slots__ = (
+        "_max_hold",
         "at_risk",
         "attempt",
         "bounded",
@@ -40,7 +41,7 @@ class Lease:
         "valid_until",
     )
 
-    def __init__(self, lease: pb.Lease, reading: Reading, ttl: float) -> None:
+    def __init__(self, lease: pb.Lease, reading: Reading, ttl: float, *, max_hold: bool = False) -> None:
         self.name = lease.lock_name
         self.lease_id = lease.lease_id
         """A secret: never logged."""
@@ -55,6 +56,9 @@ class Lease:
         """The result of its release, once that is known."""
         self.at_risk = False
         """Whether a renewal has failed since the last one that succeeded."""
+        self._max_hold = max_hold
+        """Whether one was asked for. Without it, a renewal that answers less than the TTL only shows that somebody else
+        renewed the lease with a shorter one."""
         self.bounded = False
         """Whether the last renewal answered less than the TTL: the lease ends by its ``max_hold``, and misses no
         renewal."""
@@ -89,7 +93,7 @@ class Lease:
         """Applies a renewal. The end of the validity only moves forward."""
         if self.is_over or reading.read >= self.valid_until:
             return
-        self.bounded = reading.ttl < self.ttl - _ROUNDING
+        self.bounded = self._max_hold and reading.ttl < self.ttl - _ROUNDING
         self.ttl = max(self.ttl, reading.ttl)
         until = reading.valid_until()
         if until > self.valid_until:

@@ -86,7 +86,7 @@ class LockSet(Mapping[str, Lock]):
         ``RELEASED``. A release without an answer is repeated in the background; so it is if this call is cancelled.
 
         Raises:
-            NotAllReleased: the release of some is not confirmed. The error names them; the others are released.
+            NotAllReleased: the release of some is not confirmed. The error names them; the others have ended.
         """
         self._driver.check_use()
         for lease in self._leases:
@@ -94,6 +94,9 @@ class LockSet(Mapping[str, Lock]):
         return together.worst(self._leases, await _release(self._driver, self._leases))
 
     async def __aenter__(self) -> LockSet:
+        if self.loss is not None:
+            # No body runs, so the end of the block does not release the others.
+            await self._give_back()
         self.check()
         self._body.enter()
         return self
@@ -103,16 +106,19 @@ class LockSet(Mapping[str, Lock]):
     ) -> None:
         lost = self.loss
         interrupted = self._body.leave() and isinstance(error, asyncio.CancelledError)
-        try:
-            await self.release()
-        except FencepostError as failure:
-            # The work is done, and was protected. The leases end by their TTLs at the latest.
-            write(logging.WARNING, f"not all locks are released yet: {failure}")
+        await self._give_back()
         lost = together.lost_at_exit(self._leases, lost)
         if lost is None or interrupted or (isinstance(error, LockLost) and error.token in self.tokens.values()):
             return
         if error is None or isinstance(error, (Exception, asyncio.CancelledError)):
             raise lost from error
+
+    async def _give_back(self) -> None:
+        try:
+            await self.release()
+        except FencepostError as failure:
+            # No work goes on under them. The leases end by their TTLs at the latest.
+            write(logging.WARNING, f"not all locks are released yet: {failure}")
 
     def __eq__(self, other: object) -> bool:
         return self is other
