@@ -62,14 +62,20 @@ func (c *Client) acquireWith(ctx context.Context, name string, o acquireOptions)
 
 // abandoned is the error of a call whose context is done, with the reason why it was not answered before.
 func abandoned(name string, ctx context.Context, why *failure) error {
-	err := ctx.Err()
-	if cause := context.Cause(ctx); !errors.Is(cause, err) {
-		err = fmt.Errorf("%w: %w", err, cause)
-	}
+	err := whyDone(ctx)
 	if why != nil {
 		err = fmt.Errorf("%w: %w", err, why)
 	}
 	return fmt.Errorf("fencepost: %s is not acquired: %w", name, err)
+}
+
+// whyDone is the error of a context that is done, with its cause.
+func whyDone(ctx context.Context) error {
+	err := ctx.Err()
+	if cause := context.Cause(ctx); !errors.Is(cause, err) {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
 }
 
 // attempts are one acquire, over all of its transmissions. Each carries the same request id and the next attempt number,
@@ -350,7 +356,8 @@ func (a *attempts) granted(held *lease, previous LeaseEnd) (lock *Lock, again bo
 func (a *attempts) renewLate(held *lease) error {
 	for pauses := (retryPauses{}); ; {
 		state := held.state(clock.Now())
-		if state.end != nil || !state.replayed && !isLate(state.left, state.ttl) {
+		// Where max_hold ends the lease, another renewal tells no more.
+		if state.end != nil || state.bounded || !state.replayed && !isLate(state.left, state.ttl) {
 			return nil
 		}
 		op := renewOperation(held)

@@ -34,7 +34,8 @@ func (c *Client) AcquireAll(ctx context.Context, names []string, options ...Acqu
 // while it holds another: it tries to acquire all, and if one is held it gives back what it has and tries again after
 // a random pause of up to a second, until the wait of [WithWait] or [WithWaitUntilDone] is over. So it holds up
 // nobody, and it may come too late again and again if the locks are rarely free. Arguments and errors are those of
-// [Client.AcquireAll]; if the locks were never free together, the error matches [ErrContended].
+// [Client.AcquireAll]; if the locks were never free together, the error matches [ErrContended], and also the error of
+// ctx if that ended the wait.
 func (c *Client) TryAll(ctx context.Context, names []string, options ...AcquireOption) (*LockSet, error) {
 	wanted, err := newWanted(names, options)
 	if err != nil {
@@ -55,7 +56,7 @@ func (c *Client) TryAll(ctx context.Context, names []string, options ...AcquireO
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, err
+			return nil, errors.Join(err, whyDone(ctx))
 		case <-c.closing.Done():
 			timer.Stop()
 			return nil, ErrClosed
@@ -167,8 +168,8 @@ func (c *Client) acquireAll(ctx context.Context, w *wanted) (*LockSet, error) {
 		locks = append(locks, lock)
 	}
 	set := newLockSet(ctx, locks)
-	if err := set.Err(); err != nil {
-		return nil, c.notAllAcquired(ctx, w, locks, "", err)
+	if name, err := set.firstEnd(); err != nil {
+		return nil, c.notAllAcquired(ctx, w, locks, name, err)
 	}
 	complete = true
 	return set, nil

@@ -74,6 +74,8 @@ func TestAnErrorOfAnArgumentNamesIt(t *testing.T) {
 		"fencepost: wait_timeout must be 0s to 1h; it is -1s (INVALID_FIELD)":    fencepost.WithWait(-time.Second),
 		"fencepost: ttl must be 1s to 24h; it is 1ms (INVALID_FIELD)":            fencepost.WithTTL(time.Millisecond),
 		"fencepost: ttl must be 1s to 24h; it is 0s (INVALID_FIELD)":             fencepost.WithTTL(0),
+		"fencepost: max_hold must be at least the TTL, at most 168h; it is 0s":   fencepost.WithMaxHold(0),
+		"fencepost: max_hold must be at least the TTL, at most 168h; it is -1s":  fencepost.WithMaxHold(-time.Second),
 		"fencepost: wait_timeout must be 0s to 1h; it is 1h 59m ":                fencepost.WithWait(2 * time.Hour),
 		"fencepost: holder must be valid UTF-8; it is \"\\xff\" (INVALID_FIELD)": fencepost.WithHolder("\xff"),
 	} {

@@ -48,6 +48,8 @@ type lease struct {
 	// replayed is whether ttl is only what was left of it: a repeated request found the lease granted.
 	replayed bool
 	atRisk   bool
+	// hasMaxHold is whether the request had a max_hold. It does not change.
+	hasMaxHold bool
 	// bounded is whether the last renewal answered less than the TTL: max_hold ends the lease, and no renewal is missing.
 	bounded bool
 	// storeAway is whether the server has reported since the last renewal that its store is unreachable.
@@ -142,8 +144,9 @@ func (l *lease) renewed(r reading) {
 	until := r.validUntil()
 	recovered, reached, left := false, false, time.Duration(0)
 	l.update(r.read, func() {
-		// What is left of a repeated request says nothing of the TTL.
-		bounded := !l.replayed && r.ttl < l.ttl
+		// What is left of a repeated request says nothing of the TTL. Without a max_hold, another process that knows the
+		// lease has renewed it with a lower TTL.
+		bounded := l.hasMaxHold && !l.replayed && r.ttl < l.ttl
 		reached, l.bounded = bounded && !l.bounded, bounded
 		l.ttl, l.replayed = max(l.ttl, r.ttl), false
 		if until > l.validUntil {

@@ -88,18 +88,23 @@ func (s *LockSet) Remaining() time.Duration {
 // Err is nil while all locks are held. Afterwards it is the [*LostError] of a lock that is lost, or [ErrReleased] or
 // [ErrClosed] if this process released them.
 func (s *LockSet) Err() error {
-	var first error
+	_, err := s.firstEnd()
+	return err
+}
+
+// firstEnd is what Err returns, and the name of the lock whose end it is.
+func (s *LockSet) firstEnd() (name string, first error) {
 	for _, lock := range s.locks {
 		err := lock.Err()
-		if first == nil || errors.Is(err, ErrLost) && !errors.Is(first, ErrLost) {
-			first = err
+		if err != nil && (first == nil || errors.Is(err, ErrLost) && !errors.Is(first, ErrLost)) {
+			name, first = lock.Name(), err
 		}
 	}
 	if first != nil {
 		// Who sees the end here finds the context done as well.
 		s.cancel(first)
 	}
-	return first
+	return name, first
 }
 
 // Context is done when one of the locks is no longer held, as [Lock.Context] is. Its cause ([context.Cause]) is that

@@ -246,6 +246,23 @@ func TestTriesHoldNothingWhileTheyWait(t *testing.T) {
 	must(t, result.set.Release(ctx))
 }
 
+func TestACallThatIsCancelledBetweenTriesSaysSo(t *testing.T) {
+	server := fenceposttest.Start(t)
+	client, other := newClient(t, server.Address), newClient(t, server.Address)
+	acquire(t, other, "c")
+	reason := errors.New("enough")
+	// At any moment: mostly in a pause, since a try is short.
+	for range 5 {
+		ctx, cancel := context.WithCancelCause(testContext(t))
+		time.AfterFunc(200*time.Millisecond, func() { cancel(reason) })
+		_, err := client.TryAll(ctx, abc, fencepost.WithWaitUntilDone())
+		as[*fencepost.NotAllAcquiredError](t, err)
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, reason) {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestASetThatIsForgottenIsReleased(t *testing.T) {
 	server := fenceposttest.Start(t)
 	client := newClient(t, server.Address)

@@ -105,6 +105,10 @@ func (o *acquireOptions) request(name, holder string) (*pb.AcquireRequest, error
 	if o.wait < 0 {
 		return nil, invalid(name, "wait_timeout", fmt.Sprintf("must be 0s to 1h; it is %v", o.wait))
 	}
+	if o.maxHold != nil && *o.maxHold <= 0 {
+		// To the server, 0 is no bound at all.
+		return nil, invalid(name, "max_hold", fmt.Sprintf("must be at least the TTL, at most 168h; it is %v", *o.maxHold))
+	}
 	request := &pb.AcquireRequest{
 		LockName:  name,
 		Holder:    fallback(o.holder, holder),

@@ -74,6 +74,27 @@ func TestALateGrantIsRenewed(t *testing.T) {
 	must(t, lock.Release(testContext(t)))
 }
 
+// The max_hold leaves less than half of the TTL: one renewal tells that, and more tell nothing else.
+func TestALateGrantThatItsMaxHoldBoundsIsRenewedOnce(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.Start(t)
+	change, taken := takeFirst(isGrant)
+	slow := startFront(t, server.Address, change)
+	client := newClient(t, slow.address)
+	const ttl = 5 * time.Second
+	go func() {
+		grant := <-taken
+		<-time.After(ttl * 6 / 10)
+		slow.deliver(t, grant)
+	}()
+	lock := acquire(t, client, "orders/42", fencepost.WithTTL(ttl), fencepost.WithMaxHold(ttl))
+	renewals := slow.sent(func(request *pb.SessionRequest) bool { return request.GetRenew() != nil })
+	if left := lock.Remaining(); left > ttl/2 || len(renewals) != 1 {
+		t.Fatalf("%v is left, %d renewals", left, len(renewals))
+	}
+	must(t, lock.Release(testContext(t)))
+}
+
 // The validity of a grant is over when it arrives: it is released, and the lock is asked for with another id.
 func TestAGrantThatIsOverIsReleased(t *testing.T) {
 	t.Parallel()

@@ -129,6 +129,7 @@ func (s *session) granted(op *operation, answer *pb.AcquireResponse, now clock.M
 		onAtRisk:   op.acquire.onAtRisk,
 		validUntil: first.validUntil(),
 		ttl:        first.ttl,
+		hasMaxHold: op.acquire.request.GetMaxHold() != nil,
 		replayed:   op.acquire.request.GetAttempt() > 1,
 	}
 	held.attachments.attempt, held.attachments.at = 1, now

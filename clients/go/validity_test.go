@@ -75,7 +75,7 @@ func TestALateRenewalDoesNotReviveALease(t *testing.T) {
 
 func TestALeaseThatEndsByItsMaxHoldMissesNoRenewal(t *testing.T) {
 	held, now := newLease(10 * time.Second)
-	held.ttl = 10 * time.Second
+	held.ttl, held.hasMaxHold = 10*time.Second, true
 	renewed := func(at, ttl time.Duration) { held.renewed(reading{sent: now.Add(at), read: now.Add(at), ttl: ttl}) }
 	renewed(4*time.Second, 10*time.Second)
 	if !held.state(now.Add(10 * time.Second)).isOverdue() {
@@ -89,6 +89,40 @@ func TestALeaseThatEndsByItsMaxHoldMissesNoRenewal(t *testing.T) {
 	var lost *LostError
 	if state := held.state(now.Add(18 * time.Second)); !errors.As(state.end, &lost) || lost.Reason != LossMaxHold {
 		t.Fatalf("got %+v", state)
+	}
+}
+
+func TestWithoutAMaxHoldALowerTTLBoundsNothing(t *testing.T) {
+	held, now := newLease(10 * time.Second)
+	held.ttl = 10 * time.Second
+	held.renewed(reading{sent: now, read: now, ttl: 8 * time.Second})
+	if state := held.state(now.Add(7 * time.Second)); state.bounded || !state.isOverdue() {
+		t.Fatalf("got %+v", state)
+	}
+	var lost *LostError
+	if state := held.state(now.Add(10 * time.Second)); !errors.As(state.end, &lost) || lost.Reason != LossSilence {
+		t.Fatalf("got %+v", state)
+	}
+}
+
+func TestTheEndOfASetIsThatOfALockThatIsLost(t *testing.T) {
+	var locks []*Lock
+	for _, name := range []string{"a", "b", "c"} {
+		held, _ := newLease(time.Minute)
+		held.name = name
+		locks = append(locks, &Lock{owner: nobody{}, lease: held})
+	}
+	set := newLockSet(context.Background(), locks)
+	if name, err := set.firstEnd(); name != "" || err != nil {
+		t.Fatalf("got %q, %v", name, err)
+	}
+	locks[1].lease.finish(clock.Now(), ErrClosed)
+	if name, err := set.firstEnd(); name != "b" || !errors.Is(err, ErrClosed) {
+		t.Fatalf("got %q, %v", name, err)
+	}
+	locks[2].lease.finish(clock.Now(), &LostError{Name: "c", Token: 7, Reason: LossRevoked})
+	if name, err := set.firstEnd(); name != "c" || !errors.Is(err, ErrLost) || !errors.Is(set.Err(), ErrLost) {
+		t.Fatalf("got %q, %v", name, err)
 	}
 }
 

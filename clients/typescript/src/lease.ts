@@ -51,6 +51,8 @@ export class Lease {
   /** Its release, once that has begun. */
   released: Promise<Released> | undefined;
   #atRisk = false;
+  /** Whether its request had a `maxHold`. */
+  readonly #hasMaxHold: boolean;
   /** Whether the last renewal answered less than the TTL: it ends by its `maxHold`, and misses no renewal. */
   #bounded = false;
   #validUntil: number;
@@ -68,6 +70,7 @@ export class Lease {
     const isRepeat = request.attempt > 1;
     this.#expected = request.ttl === undefined && isRepeat ? Infinity : Math.max(milliseconds(request.ttl), this.ttl);
     this.attachedAt = read;
+    this.#hasMaxHold = request.maxHold !== undefined;
     this.#validUntil = validUntil(reading);
   }
 
@@ -93,7 +96,7 @@ export class Lease {
 
   /** Whether less is left than a grant should have, and a renewal may tell more. */
   isLate(now: number): boolean {
-    return isLate(this.#validUntil, now, this.#expected);
+    return !this.#bounded && isLate(this.#validUntil, now, this.#expected);
   }
 
   /** A renewal could not tell more: what is known counts. */
@@ -109,7 +112,8 @@ export class Lease {
   renewed(reading: Reading): void {
     if (this.loss(reading.read) !== undefined) return;
     const wasBounded = this.#bounded;
-    this.#bounded = reading.ttl < this.ttl;
+    // Without a `maxHold`, another process that knows the lease has renewed it with a lower TTL.
+    this.#bounded = this.#hasMaxHold && reading.ttl < this.ttl;
     this.ttl = Math.max(this.ttl, reading.ttl);
     this.#expected = this.ttl;
     this.#extend(validUntil(reading));

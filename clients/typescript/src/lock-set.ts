@@ -102,8 +102,8 @@ export class LockSet implements AsyncDisposable, Iterable<Lock> {
    */
   async [Symbol.asyncDispose](): Promise<void> {
     let loss = this.#loss();
-    // Released before: that was no loss.
-    if (loss?.isOwn === true) loss = undefined;
+    // Released before: that was no loss. The end of a client is one, since the body did not ask for it.
+    if (loss?.isOwn === true && loss.reason === "released") loss = undefined;
     for (const { name, token, releasing } of [...this].reverse().map(releaseOf)) {
       const released = await releasing;
       if (released === undefined || released.end === "released") continue;
@@ -123,10 +123,10 @@ export class LockSet implements AsyncDisposable, Iterable<Lock> {
     return `LockSet ${this.toString()}`;
   }
 
-  /** That of a lock that was lost, rather than of one that was released. */
+  /** That of a lock that was lost, else of one whose client was closed, rather than of one that was released. */
   #loss(): LockLost | undefined {
     const losses = [...this].map(lossOf).filter((loss) => loss !== undefined);
-    return losses.find(({ isOwn }) => !isOwn) ?? losses[0];
+    return losses.find(({ isOwn }) => !isOwn) ?? losses.find(({ reason }) => reason === "closed") ?? losses[0];
   }
 }
 

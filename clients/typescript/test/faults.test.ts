@@ -73,6 +73,20 @@ void test("a grant that arrives late is renewed before it is handed out", async 
   assert.equal((await observer.get("a")).holders[0]?.token, lock.token);
 });
 
+void test("a grant that arrives late is handed out, too, if its maxHold leaves no more to a renewal", async (t) => {
+  const server = await start(t);
+  const proxy = await Proxy.start(t, server.address);
+  const client = connect(t, proxy.address);
+  await (await client.lock("warm")).release();
+  const observer = connect(t, server);
+  proxy.holdAnswers();
+  const acquiring = client.lock("a", { ttl: 4000, maxHold: 4000 });
+  await until("most of it is over", async () => ((await observer.get("a")).holders[0]?.heldFor ?? 0) > 2000);
+  proxy.passAnswers();
+  const lock = await acquiring;
+  assert.ok(lock.valid() && lock.remaining() < 2000, `${String(lock.remaining())} ms are left`);
+});
+
 void test("a grant that is over when it arrives is not used: the wait goes on with a new request", async (t) => {
   const server = await start(t);
   const proxy = await Proxy.start(t, server.address);

@@ -7,10 +7,11 @@ import { Lease } from "../src/lease.js";
 import { duration } from "../src/wire.js";
 
 /** A lease of 10 s that was granted at 0, and what it tells. Valid until 9400. */
-function lease(): { lease: Lease; told: string[] } {
+function lease(maxHold?: number): { lease: Lease; told: string[] } {
   const ttl = duration(10_000);
   const wire = create(LeaseSchema, { lockName: "a", fencingToken: 1n, ttl });
-  const lease = new Lease(wire, create(AcquireResponseSchema), create(AcquireRequestSchema, { ttl }), 0, 5);
+  const request = create(AcquireRequestSchema, { ttl, ...(maxHold !== undefined && { maxHold: duration(maxHold) }) });
+  const lease = new Lease(wire, create(AcquireResponseSchema), request, 0, 5);
   const told: string[] = [];
   lease.listener = {
     lost: (loss: LockLost) => told.push(loss.reason),
@@ -64,7 +65,7 @@ void test("a risk is told once, until a renewal", () => {
 });
 
 void test("a lease that ends by its maxHold misses no renewal", () => {
-  const { lease: it, told } = lease();
+  const { lease: it, told } = lease(18_000);
   const bounded = (at: number, ttl: number) => { it.renewed({ sent: at, read: at, heldFor: 0, ttl }); };
   bounded(4000, 10_000);
   assert.ok(it.isOverdue(10_000));
@@ -73,6 +74,20 @@ void test("a lease that ends by its maxHold misses no renewal", () => {
   bounded(17_000, 1000);
   assert.deepEqual([it.ttl, it.loss(17_900), told], [10_000, undefined, ["bounded 7520"]]);
   assert.equal(it.loss(18_000)?.reason, "maxHold");
+});
+
+void test("a lease that ends by its maxHold is not late after a renewal", () => {
+  const { lease: it } = lease(12_000);
+  assert.ok(it.isLate(8000));
+  it.renewed({ sent: 8000, read: 8000, heldFor: 0, ttl: 4000 });
+  assert.deepEqual([it.isLate(8000), it.loss(8000)], [false, undefined]);
+});
+
+void test("without a maxHold, a renewal that answers less than the TTL bounds nothing", () => {
+  const { lease: it, told } = lease();
+  it.renewed({ sent: 4000, read: 4000, heldFor: 0, ttl: 8000 });
+  assert.deepEqual([it.isOverdue(8999), it.isLate(8999), told], [true, true, []]);
+  assert.equal(it.loss(12_000)?.reason, "silence");
 });
 
 void test("the TTL is that of the answers, whatever was asked for", () => {

@@ -170,6 +170,27 @@ void test("tries hold nothing while they wait", async (t) => {
   await locks.release();
 });
 
+void test("a client that is closed under a body is a loss, also if a lock was released before", async (t) => {
+  const server = await start(t);
+  const other = connect(t, server);
+  const isClosed = { name: "LockLost", reason: "closed" };
+  let client = connect(t, server);
+  await assert.rejects(client.usingAll(ABC, () => client.close()), { ...isClosed, lockName: "a" });
+  client = connect(t, server);
+  const block = async () => {
+    await using locks = await client.lockAll(ABC);
+    await locks.get("a").release();
+    await client.close();
+  };
+  await assert.rejects(block(), { ...isClosed, lockName: "b" });
+  client = connect(t, server);
+  await client.usingAll(ABC, async (locks) => {
+    await locks.release();
+    await client.close();
+  });
+  for (const name of ABC) assert.ok(await isFree(other, name));
+});
+
 void test("a closed client ends the call", async (t) => {
   const server = await start(t);
   const [client, other] = [connect(t, server), connect(t, server)];
