@@ -110,7 +110,8 @@ final class AcquireOperation extends Operation {
   private void granted(AcquireResponse answer, Session from, long sent, long read) {
     long held = Wire.nanos(answer.getHeldFor());
     LeaseEnd previous = Wire.end(answer.getPreviousEnd());
-    Lease lease = new Lease(answer.getLease(), request.getHolder(), previous, sent, read, held);
+    boolean hasMaxHold = request.hasMaxHold();
+    Lease lease = new Lease(answer.getLease(), request.getHolder(), hasMaxHold, previous, sent, read, held);
     if (from == null) {
       lease.renewals = Lease.Renewals.ALONE;
     } else {

@@ -23,6 +23,9 @@ final class Collecting {
   private CompletableFuture<FencedLock> waiting;
   private int tries;
 
+  /** Whether the result is completed by this class with the locks: any other end of it leaves nothing held. */
+  private volatile boolean handedOut;
+
   /** Which try it is that may go on; a callback of an earlier one changes nothing. */
   private int current;
 
@@ -37,8 +40,8 @@ final class Collecting {
 
   CompletableFuture<LockSet> start() {
     result.whenComplete((locks, failure) -> {
-      if (failure != null) {
-        abandon();
+      if (!handedOut) {
+        abandon(); // also if the caller has completed it with a value
       }
     });
     next(current);
@@ -59,6 +62,7 @@ final class Collecting {
     if (held.size() == names.size()) {
       // From here on a loss is told to the holder.
       current++;
+      handedOut = true;
       if (!result.complete(new LockSet(held))) {
         LockSet.releaseAsync(held);
       }

@@ -30,6 +30,9 @@ final class Lease {
   final String holder;
   final LeaseEnd previousEnd;
 
+  /** Whether its request bounded the time for which it is held. */
+  private final boolean hasMaxHold;
+
   /** The full TTL in nanoseconds, as far as known. Volatile: read without the lock. */
   volatile long ttl;
 
@@ -63,7 +66,7 @@ final class Lease {
 
   boolean storeUnreachable;
 
-  /** Whether the last renewal answered less than the TTL: it ends by its max_hold, and misses no renewal. */
+  /** Whether it ends by its max_hold, as the last renewal answered less than the TTL: it misses no renewal. */
   boolean bounded;
 
   /** The answer to its release, once it was released. */
@@ -75,6 +78,7 @@ final class Lease {
   Lease(
       io.fencepost.v1.Lease lease,
       String holder,
+      boolean hasMaxHold,
       LeaseEnd previousEnd,
       long sent,
       long read,
@@ -84,6 +88,7 @@ final class Lease {
     this.grantId = lease.getGrantId();
     this.token = lease.getFencingToken();
     this.holder = holder;
+    this.hasMaxHold = hasMaxHold;
     this.previousEnd = previousEnd;
     long left = Wire.nanos(lease.getTtl());
     this.ttl = left;
@@ -109,7 +114,8 @@ final class Lease {
     if (isOver() || read >= validUntil) {
       return false;
     }
-    bounded = left < ttl;
+    // Another party that renews the lease with a lower TTL causes a lower answer, too.
+    bounded = hasMaxHold && left < ttl;
     ttl = Math.max(ttl, left);
     boolean again = atRisk;
     if (until > validUntil) {

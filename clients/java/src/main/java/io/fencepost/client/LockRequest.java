@@ -21,12 +21,21 @@ public final class LockRequest {
   private static final int REQUEST_BYTES_MAX = Facts.REQUEST_BYTES_MAX - 32;
 
   private final Keeper keeper;
-  private final AcquireRequest.Builder request = AcquireRequest.newBuilder();
+  private final AcquireRequest.Builder request;
   private Duration wait = Duration.ZERO;
 
   LockRequest(Keeper keeper, String name, String holder) {
+    this(keeper, AcquireRequest.newBuilder().setLockName(encodable(name, "lock name")).setHolder(holder));
+  }
+
+  private LockRequest(Keeper keeper, AcquireRequest.Builder request) {
     this.keeper = keeper;
-    request.setLockName(encodable(name, "lock name")).setHolder(holder);
+    this.request = request;
+  }
+
+  /** A request with the same options, except for the wait, that later changes of this one do not reach. */
+  LockRequest copy() {
+    return new LockRequest(keeper, request.clone());
   }
 
   /**

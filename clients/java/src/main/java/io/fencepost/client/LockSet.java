@@ -121,16 +121,18 @@ public final class LockSet implements AutoCloseable, Iterable<FencedLock> {
    * Idempotent. A release without an answer is repeated in the background.
    *
    * @return how the leases ended: that of the first lock that was not held until then, else {@link LeaseEnd#RELEASED}
-   * @throws NotAllReleasedException if the release of some is not confirmed; the others are released
+   * @throws NotAllReleasedException if the release of some is not confirmed; the others have ended
    * @throws WaitInterruptedException if the thread is interrupted; the client repeats the releases in the background
    */
   public LeaseEnd release() {
-    return ends().stream().filter(end -> end != LeaseEnd.RELEASED).findFirst().orElse(LeaseEnd.RELEASED);
+    return ends(releaseAsync(locks)).stream()
+        .filter(end -> end != LeaseEnd.RELEASED)
+        .findFirst()
+        .orElse(LeaseEnd.RELEASED);
   }
 
-  /** The ends of all leases, in the order of the locks. */
-  private List<LeaseEnd> ends() {
-    List<CompletableFuture<LeaseEnd>> releases = releaseAsync(locks);
+  /** Waits for the releases. Returns the ends of all leases, in the order of the locks. */
+  private List<LeaseEnd> ends(List<CompletableFuture<LeaseEnd>> releases) {
     List<LeaseEnd> ends = new ArrayList<>();
     List<String> unconfirmed = new ArrayList<>();
     FencepostException cause = null;
@@ -178,18 +180,22 @@ public final class LockSet implements AutoCloseable, Iterable<FencedLock> {
   public void close() {
     List<Boolean> held = locks.stream().map(HeldLock::isValid).toList();
     Loss loss = firstLoss();
+    List<CompletableFuture<LeaseEnd>> releases = releaseAsync(locks);
     try {
-      List<LeaseEnd> ends = ends();
-      loss = loss == null ? firstLoss() : loss;
-      for (int at = 0; at < locks.size() && loss == null; at++) {
-        HeldLock lock = locks.get(at);
-        if (held.get(at) && ends.get(at) != LeaseEnd.RELEASED) {
-          loss = new Loss(lock.name(), lock.token(), HeldLock.reason(ends.get(at)), 0);
-        }
-      }
+      ends(releases);
     } catch (NotAllReleasedException | WaitInterruptedException unconfirmed) {
       System.Logger.Level level = System.Logger.Level.DEBUG;
       System.getLogger("io.fencepost.client").log(level, unconfirmed.getMessage());
+    }
+    // Also if some are not confirmed: the others may tell of a loss.
+    loss = loss == null ? firstLoss() : loss;
+    for (int at = 0; at < locks.size() && loss == null; at++) {
+      HeldLock lock = locks.get(at);
+      CompletableFuture<LeaseEnd> release = releases.get(at);
+      boolean confirmed = release.isDone() && !release.isCompletedExceptionally();
+      if (held.get(at) && confirmed && release.join() != LeaseEnd.RELEASED) {
+        loss = new Loss(lock.name(), lock.token(), HeldLock.reason(release.join()), 0);
+      }
     }
     if (loss != null) {
       throw new LockLostException(loss);

@@ -158,7 +158,9 @@ public final class LockSetRequest {
    * @return a future of the locks, which fails with the exceptions of {@link #get()}
    */
   public CompletableFuture<LockSet> getAsync() {
-    return new Collecting(keeper, names, requests, Wire.nanos(wait), byTries).start();
+    // The later requests are sent while the caller may already set options for another call.
+    List<LockRequest> copies = requests.stream().map(LockRequest::copy).toList();
+    return new Collecting(keeper, names, copies, Wire.nanos(wait), byTries).start();
   }
 
   /**

@@ -4,7 +4,7 @@ import java.util.List;
 
 /**
  * Several locks were released together, and the release of some is not confirmed; the cause says why for the first one.
- * They are free after their TTL at the latest, and the others are released.
+ * They are free after their TTL at the latest, and the others have ended.
  */
 public final class NotAllReleasedException extends FencepostException {
   private static final long serialVersionUID = 1L;

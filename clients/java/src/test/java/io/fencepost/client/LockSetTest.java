@@ -9,10 +9,18 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.fencepost.client.testing.FencepostServer;
+import io.fencepost.v1.SessionRequest;
+import io.grpc.ForwardingServerCallListener.SimpleForwardingServerCallListener;
+import io.grpc.InsecureServerCredentials;
+import io.grpc.Metadata;
+import io.grpc.ServerCall;
+import io.grpc.ServerCallHandler;
+import io.grpc.ServerInterceptor;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.UUID;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -183,6 +191,34 @@ class LockSetTest {
   }
 
   @Test
+  void aCallThatItsCallerCompletesLeavesNothing() throws Exception {
+    try (FencedLock last = other.acquire("c").get()) {
+      // Longer than the test may take: the end of the wait gives everything back, too.
+      Duration wait = Duration.ofMinutes(10);
+      CompletableFuture<LockSet> waiting = client.acquireAll(ABC).waitFor(wait).getAsync();
+      waitsFor("c", 1);
+      assertTrue(waiting.complete(null));
+      Await.until(() -> isFree("a") && isFree("b"));
+      waitsFor("c", 0);
+      assertTrue(last.isValid());
+    }
+  }
+
+  @Test
+  void optionsThatAreSetLaterDoNotReachACallInFlight() throws Exception {
+    FencedLock first = other.acquire("a").get();
+    LockSetRequest request = client.acquireAll(ABC).holder("one").waitFor(LONG);
+    CompletableFuture<LockSet> waiting = request.getAsync();
+    waitsFor("a", 1);
+    request.holder("two");
+    first.release();
+    try (LockSet locks = waiting.get()) {
+      locks.forEach(lock -> assertEquals("one", lock.holder()));
+    }
+    request.run(locks -> locks.forEach(lock -> assertEquals("two", lock.holder())));
+  }
+
+  @Test
   void aLossWhileLaterLocksAreWaitedForEndsTheCall() throws Exception {
     try (FencedLock last = other.acquire("c").get()) {
       CompletableFuture<LockSet> waiting = client.acquireAll(ABC).waitFor(LONG).getAsync();
@@ -214,6 +250,47 @@ class LockSetTest {
     server.lose("c");
     locks.lost().toCompletableFuture().get();
     assertEquals(LeaseEnd.REVOKED, locks.release());
+  }
+
+  /** The server refuses the release of a, and finds that b is lost. */
+  @Test
+  void aLossIsToldAlsoIfAnotherReleaseIsNotConfirmed() throws Exception {
+    SpoiledReleases spoiled = new SpoiledReleases();
+    try (Relay relay = new Relay(server.address(), InsecureServerCredentials.create(), spoiled);
+        FencepostClient relayed = FencepostClient.connect(relay.address())) {
+      LockSet locks = relayed.acquireAll(ABC).get();
+      LockLostException lost = assertThrows(LockLostException.class, locks::close);
+      assertEquals("b", lost.loss().name());
+      assertEquals(LossReason.SUPERSEDED, lost.reason());
+      NotAllReleasedException failed = assertThrows(NotAllReleasedException.class, locks::release);
+      assertEquals(List.of("a"), failed.names());
+      assertTrue(isFree("c"));
+    }
+  }
+
+  /** In a {@link Relay}: the release of a comes with a name that is refused, that of b with an unknown lease. */
+  private static final class SpoiledReleases implements ServerInterceptor {
+    @Override
+    public <Q, A> ServerCall.Listener<Q> interceptCall(
+        ServerCall<Q, A> call, Metadata headers, ServerCallHandler<Q, A> handler) {
+      return new SimpleForwardingServerCallListener<>(handler.startCall(call, headers)) {
+        @Override
+        @SuppressWarnings("unchecked") // only a session sends messages of this class
+        public void onMessage(Q message) {
+          super.onMessage(message instanceof SessionRequest request ? (Q) spoiled(request) : message);
+        }
+      };
+    }
+
+    private static SessionRequest spoiled(SessionRequest request) {
+      SessionRequest.Builder changed = request.toBuilder();
+      switch (request.getRelease().getLockName()) {
+        case "a" -> changed.getReleaseBuilder().setLockName("\n");
+        case "b" -> changed.getReleaseBuilder().setLeaseId(UUID.randomUUID().toString());
+        default -> { }
+      }
+      return changed.build();
+    }
   }
 
   private void lose(String name) {
