@@ -200,6 +200,11 @@ impl Queue {
         dropped.filter(|(_, waiter)| !waiter.binding.is_bound())
     }
 
+    /// What the waiters ask for.
+    pub fn terms(&self) -> impl Iterator<Item = &Terms> {
+        self.waiters.values().map(|waiter| &waiter.terms)
+    }
+
     /// How many dropped waiters have run out of time for a retry and are not removed yet.
     pub fn abandoned(&self, now: StoreTime) -> usize {
         self.dropped.range(..=(now, u64::MAX)).count()

@@ -19,6 +19,7 @@ pub use waiting::Next;
 use super::{
     command::{Command, Effects, Outcome},
     ended::EndedRequests,
+    features::Features,
     ids::{Call, ReplicaId, RequestId},
     lease::{Lease, LeaseEnd},
     outcome::{ClassicHold, LockView},
@@ -139,6 +140,13 @@ impl Lock {
     /// Whether requests are queued, also those that are skipped.
     pub fn is_waited_for(&self) -> bool {
         self.queue.is_some()
+    }
+
+    /// What a server has to understand that holds its lease, and has its requests wait.
+    pub fn needs(&self) -> Features {
+        let held = self.lease().map(|lease| &lease.terms);
+        let waiting = self.queue.iter().flat_map(|queue| queue.terms());
+        held.into_iter().chain(waiting).map(Features::of_terms).fold(Features::NONE, Features::with)
     }
 
     /// An upper bound on how many requests are queued before this one: requests between that have left still count.

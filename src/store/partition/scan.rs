@@ -17,10 +17,9 @@ impl<J: Journal> Partition<J> {
         self.slots.iter().map(|(_, slot)| slot).filter(|slot| slot.lock.lease().is_none())
     }
 
-    /// What a server has to understand that holds these leases.
+    /// What a server has to understand that holds these leases, and has these requests wait.
     pub fn needs(&self) -> Features {
-        let terms = self.slots.iter().filter_map(|(_, slot)| slot.lock.lease().map(|lease| &lease.terms));
-        terms.map(Features::of_terms).fold(Features::NONE, Features::with)
+        self.slots.iter().map(|(_, slot)| slot.lock.needs()).fold(Features::NONE, Features::with)
     }
 
     /// The locks that somebody waits for, or did a moment ago.

@@ -128,8 +128,9 @@ async fn waiters_that_wait_cost_redis_nothing() {
     until(|| async { waiters(&server, "a").await == 300 }).await;
     let with = in_five_seconds().await;
     println!("{without} scripts in 5 s without waiters, {with} with them");
-    // What is confirmed of the last ones, and a beat or two more.
-    assert!(with <= without + 10, "{with} scripts in 5 s, {without} without waiters");
+    // What is confirmed of the last ones. And each 300 ms the empty batches of the partitions go in one script or in
+    // two, whatever waits: 16 in 5 s.
+    assert!(with <= without + 16 + 10, "{with} scripts in 5 s, {without} without waiters");
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
