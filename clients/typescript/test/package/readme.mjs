@@ -21,6 +21,17 @@ const BLOCKS = [
     "await client.close();",
   ],
   [
+    "client.usingAll(",
+    `import { Client } from "@fencepost/client";
+     const client = new Client();
+     const tokens = new Map<string, number>();
+     const store = {
+       write: async (name: string, how: { token: number; signal: AbortSignal }) => { tokens.set(name, how.token); },
+     };`,
+    `if (tokens.size !== 2) throw new Error([...tokens.keys()].join());
+     await client.close();`,
+  ],
+  [
     "AbortSignal.timeout(5000)",
     `import { Client } from "@fencepost/client";
      const client = new Client();`,
