@@ -15,10 +15,10 @@ import type { Lock } from "./lock.js";
 import type { LockSet } from "./lock-set.js";
 import { Log, type Logger } from "./log.js";
 import { release } from "./releasing.js";
-import { type AcquireOptions, request } from "./request.js";
+import { type AcquireAllOptions, type AcquireOptions, request } from "./request.js";
 import { checkToken, Tls, type TlsOptions, Tokens, type TokenSource } from "./security.js";
 import { Servers } from "./servers.js";
-import { type AcquireAllOptions, Together } from "./together.js";
+import { Together } from "./together.js";
 import { traced } from "./traced.js";
 
 /** Options of a client. */

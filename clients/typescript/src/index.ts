@@ -19,8 +19,7 @@ export type { LockHolder, LockInfo, Released, TokenStatus, WatchEvent } from "./
 export type { Lock } from "./lock.js";
 export type { LockSet } from "./lock-set.js";
 export type { Logger, LogFields } from "./log.js";
-export type { AcquireOptions } from "./request.js";
-export type { AcquireAllOptions } from "./together.js";
+export type { AcquireAllOptions, AcquireOptions } from "./request.js";
 export type { TlsOptions, TokenSource } from "./security.js";
 export type { End } from "./wire.js";
 export { VERSION } from "./version.js";

@@ -47,6 +47,15 @@ export interface AcquireOptions {
   readonly onAtRisk?: (lock: Lock) => void;
 }
 
+/** Options of an acquire of several locks: those of each lock, but for the wait. All durations are in milliseconds. */
+export interface AcquireAllOptions extends Pick<
+  AcquireOptions,
+  "ttl" | "signal" | "holder" | "metadata" | "maxHold"
+> {
+  /** How long to wait for all of the locks in sum: at most 1 h, 0 by default: do not wait. */
+  readonly wait?: number;
+}
+
 /** The most bytes that a request may have: the message around it takes up to 25. */
 const BYTES_MAX = REQUEST_BYTES_MAX - 32;
 

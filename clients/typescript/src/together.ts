@@ -9,18 +9,9 @@ import { Contended, FencepostError, LockLost, NotAllAcquired, TimedOut, ClientCl
 import { SET_NAMES_MAX } from "./facts.js";
 import type { Lock } from "./lock.js";
 import { LockSet, releaseAll } from "./lock-set.js";
-import { type AcquireOptions, request } from "./request.js";
+import { type AcquireAllOptions, type AcquireOptions, request } from "./request.js";
 import { backoff } from "./retries.js";
 import { sleep } from "./timers.js";
-
-/** Options of an acquire of several locks: those of each lock, but for the wait. All durations are in milliseconds. */
-export interface AcquireAllOptions extends Pick<
-  AcquireOptions,
-  "ttl" | "signal" | "holder" | "metadata" | "maxHold"
-> {
-  /** How long to wait for all of the locks in sum: at most 1 h, 0 by default: do not wait. */
-  readonly wait?: number;
-}
 
 /** Acquires one lock, and calls back when its lease ends. */
 export type AcquireOne = (name: string, options: AcquireOptions, onEnd: (loss: LockLost) => void) => Promise<Lock>;
