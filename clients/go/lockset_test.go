@@ -108,9 +108,9 @@ func TestNamesAreChecked(t *testing.T) {
 	}
 	for _, names := range [][]string{nil, many, {"a", "\xff"}} {
 		_, err := client.AcquireAll(ctx, names)
-		as[*fencepost.RefusedError](t, err)
+		_ = as[*fencepost.RefusedError](t, err)
 		_, err = client.TryAll(ctx, names)
-		as[*fencepost.RefusedError](t, err)
+		_ = as[*fencepost.RefusedError](t, err)
 	}
 	_, err := client.AcquireAll(ctx, abc, fencepost.WithRequestID("a"))
 	if refused := as[*fencepost.RefusedError](t, err); refused.Violations[0].Field != "request_id" {
@@ -149,7 +149,7 @@ func TestAllLocksShareOneWait(t *testing.T) {
 	time.Sleep(500 * time.Millisecond)
 	must(t, first.Release(testContext(t)))
 	result := <-done
-	as[*fencepost.TimedOutError](t, result.err)
+	_ = as[*fencepost.TimedOutError](t, result.err)
 	if waited := time.Since(begun); waited < time.Second || waited > 20*time.Second {
 		t.Fatalf("waited for %v", waited)
 	}
