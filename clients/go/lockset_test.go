@@ -256,7 +256,7 @@ func TestACallThatIsCancelledBetweenTriesSaysSo(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(testContext(t))
 		time.AfterFunc(200*time.Millisecond, func() { cancel(reason) })
 		_, err := client.TryAll(ctx, abc, fencepost.WithWaitUntilDone())
-		as[*fencepost.NotAllAcquiredError](t, err)
+		_ = as[*fencepost.NotAllAcquiredError](t, err)
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, reason) {
 			t.Fatal(err)
 		}
