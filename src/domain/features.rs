@@ -1,6 +1,6 @@
 //! What servers understand beyond what the first version did, as they tell each other with their heartbeats.
 //!
-//! A server skips what a later version adds to a message ([`codec`](super::codec)), so it would do less than it is
+//! A server skips what a later version adds to a message (`codec`), so it would do less than it is
 //! asked for. What it must not pass over needs a feature, and goes to no server that has not told it.
 
 use super::{
