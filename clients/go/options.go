@@ -81,9 +81,9 @@ func WithRequestID(id string) AcquireOption { return func(o *acquireOptions) { o
 // counters, so this raises the tokens of other locks too: ask for no more than you need.
 func WithMinToken(token uint64) AcquireOption { return func(o *acquireOptions) { o.minToken = token } }
 
-// WithMaxHold sets the longest time to hold the lock, with all renewals: at least the TTL, at most 7 days. It bounds work
-// that is stuck while its process goes on renewing: when it is over, the lock is lost with [LossMaxHold]. By default
-// there is no bound.
+// WithMaxHold sets the longest time to hold the lock, with all renewals: at least the TTL, at most 7 days. It bounds
+// work that is stuck while its process goes on renewing: when it is over, the lock is lost with [LossMaxHold]. By
+// default there is no bound.
 func WithMaxHold(maxHold time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.maxHold = &maxHold }
 }

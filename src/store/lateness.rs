@@ -20,6 +20,15 @@ const _: () = assert!(
     "what waits is refused before it comes too late"
 );
 
+/// How many acquires were refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shed {
+    /// Because they waited for too long.
+    pub(crate) late: u64,
+    /// Because the lane was full.
+    pub(crate) full: u64,
+}
+
 /// Since when a lane is late. `T` is a moment on some clock.
 #[derive(Debug)]
 pub(crate) struct Lateness<T>(Option<T>);

@@ -125,8 +125,9 @@ impl Drop for Lock {
             return;
         }
         match self.held.state.lost(Moment::now()).map(|lost| lost.cause) {
-            // Held; or lost by the local clock, in which case the server may still have it.
-            None | Some(LossCause::Silence | LossCause::MaxHold) => drop(self.start_release()), // continues in the background
+            // Held; or lost by the local clock, in which case the server may still have it. The release goes on in the
+            // background.
+            None | Some(LossCause::Silence | LossCause::MaxHold) => drop(self.start_release()),
             Some(_told) => self.stop(LossCause::Released),
         }
     }

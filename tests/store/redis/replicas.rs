@@ -107,6 +107,10 @@ async fn a_thousand_waiters_of_two_servers_are_served_in_order_with_few_scripts(
     assert!(scripts <= u64::from(WAITERS) * 3, "{scripts}");
 }
 
+/// The scripts of an idle server in 5 s: each 300 ms a heartbeat, and at most two with the empty batches of all
+/// partitions.
+const IDLE_SCRIPTS: u64 = 3 * 16;
+
 #[tokio::test]
 async fn waiters_that_wait_cost_redis_nothing() {
     let redis = Redis::start(&[]);
@@ -128,9 +132,9 @@ async fn waiters_that_wait_cost_redis_nothing() {
     until(|| async { waiters(&server, "a").await == 300 }).await;
     let with = in_five_seconds().await;
     println!("{without} scripts in 5 s without waiters, {with} with them");
-    // What is confirmed of the last ones. And each 300 ms the empty batches of the partitions go in one script or in
-    // two, whatever waits: 16 in 5 s.
-    assert!(with <= without + 16 + 10, "{with} scripts in 5 s, {without} without waiters");
+    // What is confirmed of the last ones, and a beat or two more. The empty batches of the partitions may have gone in
+    // one script before, and go in two now.
+    assert!(with <= without.max(IDLE_SCRIPTS) + 10, "{with} scripts in 5 s, {without} without waiters");
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }
 

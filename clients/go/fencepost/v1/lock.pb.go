@@ -568,8 +568,9 @@ type AcquireRequest struct {
 	LockDelay *durationpb.Duration `protobuf:"bytes,11,opt,name=lock_delay,json=lockDelay,proto3" json:"lock_delay,omitempty"`
 	// The longest time to hold the lock, with all renewals: a bound on holders that are stuck and whose clients go on
 	// renewing. At least the TTL, at most 7 days; absent or 0: no bound. No renewal extends the lease beyond it. Near it,
-	// the grant or the renewal answers the shorter time that is left, and then the lease ends as EXPIRED. All servers of
-	// the store have to know it, else the request fails with FAILED_PRECONDITION (NOT_ALL_SERVERS).
+	// the grant or the renewal answers the shorter time that is left, and then the lease ends as EXPIRED. Time in which
+	// no server leads the lock does not count, as for a TTL. All servers of the store have to know it, else the request
+	// fails with FAILED_PRECONDITION (NOT_ALL_SERVERS).
 	MaxHold       *durationpb.Duration `protobuf:"bytes,12,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

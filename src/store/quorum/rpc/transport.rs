@@ -12,6 +12,7 @@ use crate::{
     domain::{ids::ReplicaId, time::StoreTime},
     store::{
         Notice,
+        lateness::Shed,
         quorum::{
             nodes::client::NodeClient,
             paxos::ballot::{LeadId, ServerId},
@@ -181,10 +182,9 @@ impl Transport {
         Forwarded { transport: self, number, reply }
     }
 
-    /// How much was refused here instead of being forwarded, since it was last asked: because it was late, and because
-    /// too much waited.
-    pub(crate) fn take_shed(&self) -> (u64, u64) {
-        (self.shed.late.swap(0, Ordering::Relaxed), self.shed.full.swap(0, Ordering::Relaxed))
+    /// What was refused here instead of being forwarded, since it was last asked.
+    pub(crate) fn take_shed(&self) -> Shed {
+        Shed { late: self.shed.late.swap(0, Ordering::Relaxed), full: self.shed.full.swap(0, Ordering::Relaxed) }
     }
 
     /// A server left what was forwarded to it without a reply. What goes through this node may not arrive, although the

@@ -76,7 +76,7 @@ impl<C: NodeClient> QuorumStore<C> {
         let mut has_heir = false;
         for (partition, heir, told) in heirs {
             let mut proposer = self.parts[usize::from(partition)].proposer.lock();
-            // Who cannot read a partition would end its lead for nothing.
+            // A server that cannot read the partition would end this lead for nothing.
             if let Some(lead) = proposer.lead().filter(|lead| lead.is_readable_by(told)) {
                 lead.begin_hand_over(heir, now);
                 has_heir = true;

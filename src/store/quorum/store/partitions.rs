@@ -85,12 +85,10 @@ impl<C: NodeClient> driver::Partitions for QuorumStore<C> {
             if !proposer.may_have_next(node, glance) {
                 continue;
             }
-            if proposer.lead().is_some_and(|lead| lead.has_acquires()) {
+            if let Some(lead) = proposer.lead().filter(|lead| lead.has_acquires()) {
+                // Leases count from before the time of their turns.
                 let exit = self.exit(at);
-                let now = self.clock.now();
-                if let Some(lead) = proposer.lead() {
-                    lead.admit_acquires(now, &exit);
-                }
+                lead.admit_acquires(self.clock.now(), &exit);
             }
             while let Some((tag, request)) = proposer.next(node, self.clock.now(), transfer) {
                 if !take(at, tag, request) {

@@ -142,9 +142,8 @@ impl<C: NodeClient> QuorumStore<C> {
         }
     }
 
-    /// Presents to this leader the calls that wait on this server, but those that it does not understand: they keep
-    /// their places for the next leader. `is_awaited`: the leader waits for the last of
-    /// them, also if there are none.
+    /// Presents to this leader the calls that wait on this server, but those that it does not understand: a later
+    /// leader is to serve them. `is_awaited`: the leader waits for the last of them, also if there are none.
     pub(super) fn present(&self, partition: usize, known: Known, is_awaited: bool) {
         let ballot = known.ballot;
         let Some(part) = self.parts.get(partition) else { return };

@@ -22,7 +22,7 @@ use super::{Job, Lead};
 use crate::{
     domain::time::StoreTime,
     store::{
-        lateness::{AGE_MAX, Lateness},
+        lateness::{AGE_MAX, Lateness, Shed},
         quorum::{
             proposer::delivery::{Exit, ReplyTo},
             rpc::messages::Refusal,
@@ -42,15 +42,6 @@ const WAITING_MAX: usize = 16_384;
 /// Acquires that take their turns without a pause for others.
 const TURNS_AT_ONCE: usize = 512;
 
-/// Why an acquire was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shed {
-    /// It waited for too long.
-    Age,
-    /// The lane was full.
-    Length,
-}
-
 /// Acquires that wait for their turns, and the grants that are on their way to the nodes.
 pub(super) struct AcquireLane {
     /// In the order in which they came, and when that was.
@@ -65,13 +56,20 @@ pub(super) struct AcquireLane {
     /// When the window was last made smaller.
     narrowed_at: Option<StoreTime>,
     /// Refused since it was last asked.
-    shed: Vec<(Shed, u64)>,
+    shed: Shed,
 }
 
 impl Default for AcquireLane {
     fn default() -> Self {
-        let (waiting, shed) = (VecDeque::new(), Vec::new());
-        Self { waiting, lateness: Lateness::default(), held: 0, open: 0, window: WINDOW_MIN, narrowed_at: None, shed }
+        Self {
+            waiting: VecDeque::new(),
+            lateness: Lateness::default(),
+            held: 0,
+            open: 0,
+            window: WINDOW_MIN,
+            narrowed_at: None,
+            shed: Shed::default(),
+        }
     }
 }
 
@@ -123,13 +121,6 @@ impl AcquireLane {
         let oldest = self.waiting.front().map(|(came, _)| now.since(*came));
         self.lateness.look(oldest, now, |moment| now.since(moment))
     }
-
-    fn note_shed(&mut self, why: Shed) {
-        match self.shed.iter_mut().find(|(other, _)| *other == why) {
-            Some((_, count)) => *count += 1,
-            None => self.shed.push((why, 1)),
-        }
-    }
 }
 
 impl Lead {
@@ -151,7 +142,8 @@ impl Lead {
     /// Has an acquire wait for its turn.
     pub(super) fn wait_in_lane(&mut self, job: Job, now: StoreTime, exit: &Exit<'_>) {
         if self.lane.waiting.len() >= WAITING_MAX {
-            return self.shed(job, Shed::Length, now, exit);
+            self.lane.shed.full += 1;
+            return self.shed(job, now, exit);
         }
         self.lane.waiting.push_back((now, job));
         self.shed_late(now, exit);
@@ -169,7 +161,8 @@ impl Lead {
             && let Some((_, job)) = self.lane.waiting.pop_front()
         {
             if self.would_be_granted(&job) {
-                self.shed(job, Shed::Age, now, exit);
+                self.lane.shed.late += 1;
+                self.shed(job, now, exit);
             } else {
                 turns += 1;
                 self.run_from_lane(job, now, exit);
@@ -177,8 +170,7 @@ impl Lead {
         }
     }
 
-    fn shed(&mut self, job: Job, why: Shed, now: StoreTime, exit: &Exit<'_>) {
-        self.lane.note_shed(why);
+    fn shed(&self, job: Job, now: StoreTime, exit: &Exit<'_>) {
         exit.refuse(job.reply_to, self.time.at(now), Refusal::Overloaded);
     }
 
@@ -237,8 +229,8 @@ impl Lead {
         }
     }
 
-    /// How many acquires were refused since it was last asked, by the reason.
-    pub(crate) fn take_shed(&mut self) -> Vec<(Shed, u64)> {
+    /// How many acquires were refused since it was last asked.
+    pub(crate) fn take_shed(&mut self) -> Shed {
         std::mem::take(&mut self.lane.shed)
     }
 }

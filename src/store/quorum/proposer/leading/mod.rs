@@ -10,7 +10,6 @@ mod recall;
 mod tests;
 mod turns;
 
-pub(crate) use lane::Shed;
 pub(crate) use turns::Job;
 
 use super::{delivery::Exit, gathering::Gathering};

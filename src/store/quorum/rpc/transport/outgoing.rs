@@ -78,7 +78,7 @@ impl Outgoing {
         {
             notices.push(notice);
         } else {
-            // Who misses it asks.
+            // The server that misses it asks.
             self.add(to, Frame::Notices { first: number, notices: vec![notice] });
         }
     }

@@ -6,7 +6,7 @@ use crate::domain::{
     name::{Holder, LockName, Metadata},
 };
 use crate::store::{
-    lateness::{AGE_MAX, LATE_MAX},
+    lateness::{AGE_MAX, LATE_MAX, Shed},
     quorum::{paxos::ballot::Ballot, rpc::messages::LIST_MAX},
 };
 use futures_util::FutureExt;
@@ -129,10 +129,10 @@ async fn what_does_not_fit_is_refused_at_once() {
     let mut acquires: Vec<_> = (0..65_536).map(|_| forward(&it, acquire())).collect();
     let refused = forward(&it, acquire()).reply().now_or_never();
     assert_eq!(refused, Some(Some((StoreTime::default(), Err(Refusal::Overloaded)))));
-    assert_eq!((it.take_shed(), it.take_shed()), ((0, 1), (0, 0)));
+    assert_eq!((it.take_shed(), it.take_shed()), (Shed { late: 0, full: 1 }, Shed::default()));
     assert!(acquires.remove(0).reply().now_or_never().is_none(), "it waits");
     assert!(forward(&it, Command::View).reply().now_or_never().is_none(), "the other lane has room");
-    assert_eq!(it.take_shed(), (0, 0));
+    assert_eq!(it.take_shed(), Shed::default());
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,7 +151,7 @@ async fn acquires_that_waited_for_too_long_are_refused_and_not_sent() {
     assert_eq!(delivery(&it).len(), 512, "not for long enough");
     tokio::time::advance(LATE_MAX / 2).await;
     assert_eq!(delivery(&it), (1_501..=1_600).collect::<Vec<_>>(), "only the young ones");
-    assert_eq!(it.take_shed(), (1_500 - 2 * 512, 0));
+    assert_eq!(it.take_shed(), Shed { late: 1_500 - 2 * 512, full: 0 });
     assert!(is_refused(old.pop().unwrap()) && !is_refused(old.remove(0)) && !is_refused(young.remove(0)));
     let _unheard = begun(1);
     tokio::time::advance(Duration::from_secs(1)).await;

@@ -1,4 +1,4 @@
-//! Who waits in the lane, for how long, and who passes.
+//! Waiting in the lane, passing it, and refusals.
 
 use super::*;
 use crate::{
@@ -244,8 +244,8 @@ fn acquires_of_free_locks_that_waited_for_too_long_are_refused() {
     assert_eq!(outcome(&mut old[998]), Some(Err(Refusal::Overloaded)));
     assert_eq!(outcome(&mut young[9]), Some(Err(Refusal::Overloaded)));
     assert_eq!(bench.waiting(), 12, "all that are not older than that");
-    assert_eq!(bench.lead.take_shed(), [(Shed::Age, 1_000 - WINDOW_MIN as u64 + 10)]);
-    assert_eq!(bench.lead.take_shed(), []);
+    assert_eq!(bench.lead.take_shed(), Shed { late: 1_000 - WINDOW_MIN as u64 + 10, full: 0 });
+    assert_eq!(bench.lead.take_shed(), Shed::default());
     for _ in 0..3 {
         bench.round_trip(MS);
     }
@@ -279,7 +279,7 @@ fn a_lane_that_is_late_now_and_then_refuses_nothing() {
             bench.round_trip(Duration::ZERO);
         }
     }
-    assert_eq!(bench.lead.take_shed(), []);
+    assert_eq!(bench.lead.take_shed(), Shed::default());
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_full_lane_refuses_and_late_acquires_are_told_so() {
     let mut waiting = bench.acquire_each(0..(WINDOW_MIN + WAITING_MAX) as u128);
     let [mut refused] = bench.acquire_each(50_000..50_001).try_into().unwrap();
     assert_eq!(outcome(&mut refused), Some(Err(Refusal::Overloaded)));
-    assert_eq!(bench.lead.take_shed(), [(Shed::Length, 1)]);
+    assert_eq!(bench.lead.take_shed(), Shed { late: 0, full: 1 });
     bench.passes(COMMAND_WINDOW);
     bench.with_exit(|lead, now, exit| lead.refuse_late_acquires(now, exit));
     assert_eq!(bench.waiting(), WAITING_MAX, "their callers wait");
