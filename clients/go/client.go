@@ -55,6 +55,8 @@ type Client struct {
 	mu      sync.Mutex
 	leases  map[*lease]struct{}
 	pending pendingQueue
+	// releases is the number of releases without a result. Meanwhile their leases are not among the leases.
+	releases int
 	// current sends new operations and keeps all leases. previous goes on until current does.
 	current, previous *session
 	// shortest is the shortest TTL of all leases, pace that of those on the session; 0 if there are none.

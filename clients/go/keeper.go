@@ -182,7 +182,7 @@ func (c *Client) retirePrevious(now clock.Moment) {
 	if previous == nil {
 		return
 	}
-	idle := len(c.leases) == 0 && c.pending.prompt.Len() == 0
+	idle := len(c.leases) == 0 && c.releases == 0 && c.pending.prompt.Len() == 0
 	takenOver := idle || c.current != nil && c.current.keepsAll()
 	needed := (len(previous.outbox.operations) > 0 || !takenOver) && !previous.isSilent(now, previous.pace(now))
 	if previous.ended || (idle || c.current != nil && c.current.works()) && !needed {

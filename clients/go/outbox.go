@@ -179,7 +179,7 @@ func (s *session) next(now clock.Moment) *pb.SessionRequest {
 	if message := o.nextCancel(); message != nil {
 		return message
 	}
-	if op := s.client.takePrompt(s); op != nil {
+	if op := s.client.takePrompt(s, now); op != nil {
 		o.prompt++
 		if op.isRelease() {
 			// The release also ends the renewals here. On the other session they have to be ended apart.

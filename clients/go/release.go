@@ -13,12 +13,13 @@ import (
 // not sent the release yet. The result of the release of a lease that is lost is known at once.
 func (c *Client) startRelease(held *lease, end error) {
 	held.releaseOnce.Do(func() {
+		op := releaseOperation(held)
+		// Locked before the lease ends: the keeper forgets leases that have ended, and with the last one the session.
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		now := clock.Now()
 		held.finish(now, end)
 		how := held.state(now).end
-		op := releaseOperation(held)
-		c.mu.Lock()
-		defer c.mu.Unlock()
 		var lost *LostError
 		if errors.As(how, &lost) {
 			held.releaseErr = lost
@@ -39,14 +40,26 @@ func (c *Client) startRelease(held *lease, end error) {
 			return
 		}
 		c.forget(held)
+		c.releases++
 		c.spawn(func() {
 			err := c.finishRelease(held, op)
+			c.released()
 			if lost == nil {
 				held.releaseErr = err
 				close(held.released)
 			}
 		})
 	})
+}
+
+// released notes that a release has its result. The session on which it was to be repeated may end now.
+func (c *Client) released() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.releases--
+	if c.releases == 0 {
+		c.notify()
+	}
 }
 
 // finishRelease waits for the answer, and repeats the release until the lease must have ended; for retryFor if it is over

@@ -30,9 +30,8 @@ type session struct {
 
 	// lastReceived is when the last message arrived; before the first one, when the session was opened.
 	lastReceived clock.Moment
-	// ready is whether the connection is established, answers whether any message has arrived, proven whether it has
-	// kept a lease or answered an operation.
-	ready, answers, proven bool
+	// answers is whether any message has arrived, proven whether it has kept a lease or answered an operation.
+	answers, proven bool
 	// asking is whether the function for the token has not returned yet.
 	asking bool
 	// suspect is whether an operation got no answer in time while nothing else arrived.
@@ -215,9 +214,6 @@ func (s *session) failureOf(err error) *failure {
 
 // send sends the messages of the outbox until the session ends.
 func (s *session) send(send func(*pb.SessionRequest) error) {
-	s.client.mu.Lock()
-	s.ready = true
-	s.client.mu.Unlock()
 	for {
 		s.client.mu.Lock()
 		message := s.next(clock.Now())
@@ -250,6 +246,7 @@ func (s *session) end(failed *failure) {
 		op.finish(nil, failed)
 	}
 	s.client.notify()
+	s.client.notifySessions() // the other session carries all operations from now on
 }
 
 // drains records that the server drains: new operations use another one. The client's mutex is held.
@@ -314,5 +311,6 @@ func (s *session) receive(response *pb.SessionResponse, now clock.Moment) {
 		s.client.lastFailure = nil
 		s.client.servers.works(s.server)
 		s.client.notify()
+		s.notify() // it carries all operations from now on
 	}
 }

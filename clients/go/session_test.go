@@ -58,7 +58,7 @@ func TestABeatIsAnsweredFirst(t *testing.T) {
 	s, held, now := attached(t)
 	s.client.mu.Lock()
 	defer s.client.mu.Unlock()
-	s.client.current, s.ready = s, true
+	s.client.current = s
 	s.client.pending.add(releaseOperation(held))
 	s.outbox.attach(held, now)
 	s.outbox.toDetach = append(s.outbox.toDetach, 7)
@@ -67,6 +67,57 @@ func TestABeatIsAnsweredFirst(t *testing.T) {
 		t.Fatalf("got %v", first)
 	}
 	s.client.current = nil
+}
+
+// A release goes to a session that works: the next one may be refused, as by the only server while it drains.
+func TestAReleaseGoesToTheSessionThatWorks(t *testing.T) {
+	previous, held, now := attached(t)
+	client := previous.client
+	client.mu.Lock()
+	defer client.mu.Unlock()
+	previous.proven, previous.answers, previous.draining = true, true, true
+	current := newSession(client, 0, now)
+	client.current, client.previous = current, previous
+	defer func() { client.current, client.previous = nil, nil }()
+	carries := func(now clock.Moment) [2]bool {
+		return [2]bool{client.carriesPrompt(current, now), client.carriesPrompt(previous, now)}
+	}
+	if got := carries(now); got != [2]bool{false, true} {
+		t.Fatalf("the next session is open: %v", got)
+	}
+	client.pending.add(releaseOperation(held))
+	if current.next(now) != nil || previous.next(now).GetRelease() == nil {
+		t.Fatal("the release is not sent on the session that works")
+	}
+	previous.suspect = true
+	if got := carries(now); got != [2]bool{true, true} {
+		t.Fatalf("neither works: %v", got)
+	}
+	current.proven, previous.suspect = true, false
+	if got := carries(now); got != [2]bool{true, false} {
+		t.Fatalf("the next session works: %v", got)
+	}
+}
+
+// While a release pauses before it is repeated, it is neither pending nor on a session.
+func TestASessionThatWorksStaysForARelease(t *testing.T) {
+	previous, _, now := attached(t)
+	client := previous.client
+	client.mu.Lock()
+	defer client.mu.Unlock()
+	previous.proven = true
+	client.current, client.previous = newSession(client, 0, now), previous
+	defer func() { client.current = nil }()
+	client.releases = 1
+	client.retirePrevious(now)
+	if client.previous != previous || previous.ended {
+		t.Fatal("the session ended before the release")
+	}
+	client.releases = 0
+	client.retirePrevious(now)
+	if client.previous != nil || !previous.ended {
+		t.Fatal("the session stays without a release")
+	}
 }
 
 // Each attachment of a lease has a higher number, over all sessions: a late one must not take the lease back.

@@ -38,11 +38,7 @@ func (c *Client) queue(op *operation) bool {
 	}
 	c.pending.add(op)
 	c.idleSince = 0
-	for _, open := range []*session{c.current, c.previous} {
-		if open != nil {
-			open.notify()
-		}
-	}
+	c.notifySessions()
 	if c.current == nil || c.current.ended {
 		c.notify()
 	}
@@ -50,15 +46,32 @@ func (c *Client) queue(op *operation) bool {
 	return true
 }
 
-// takePrompt takes a release or a renewal for a session to send: the current one, or the previous one until that can.
-// The mutex is held.
-func (c *Client) takePrompt(s *session) *operation {
-	current := c.current
-	takes := s == current || s == c.previous && (!current.ready || current.ended || current.suspect)
-	if !takes || s.outbox.prompt >= promptMax {
+// notifySessions wakes the senders of both sessions. The mutex is held.
+func (c *Client) notifySessions() {
+	for _, open := range []*session{c.current, c.previous} {
+		if open != nil {
+			open.notify()
+		}
+	}
+}
+
+// takePrompt takes a release or a renewal for a session to send. The mutex is held.
+func (c *Client) takePrompt(s *session, now clock.Moment) *operation {
+	if !c.carriesPrompt(s, now) || s.outbox.prompt >= promptMax {
 		return nil
 	}
 	return c.pending.take(&c.pending.prompt)
+}
+
+// carriesPrompt reports whether a session carries releases and renewals: the current one, and the previous one until
+// that can. If only the previous one works, the current one leaves them to it: a server that drains refuses new
+// sessions, and ends once no lease is left on the old ones.
+func (c *Client) carriesPrompt(s *session, now clock.Moment) bool {
+	current, previous := c.current, c.previous
+	if s == current {
+		return current.works() || previous == nil || !previous.works() || previous.isSilent(now, previous.pace(now))
+	}
+	return s == previous && (!current.works() || current.suspect)
 }
 
 // takeAcquire takes an acquire for a session to send: the current one unless it drains. The mutex is held.
@@ -108,6 +121,8 @@ func (c *Client) checkOverdue(op *operation, until, now clock.Moment) (time.Dura
 	}
 	if op.element != nil {
 		if left := until.Sub(now); left > 0 {
+			// The session that carries it may have become another one, which no one else would wake.
+			c.notifySessions()
 			return min(left, unsentCheck), nil
 		}
 		c.pending.remove(op)
