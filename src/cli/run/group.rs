@@ -7,7 +7,7 @@
 use super::{
     process::{Id, Process, State},
     signals::is_termination,
-    tree::{Tree, refusing},
+    tree::{Tree, await_exit, refusing},
 };
 use crate::cli::exit::{CANNOT_RUN, Failure, NOT_FOUND, SIGNAL, UNAVAILABLE};
 use nix::{
@@ -15,8 +15,17 @@ use nix::{
     sys::signal::{Signal, kill, killpg},
     unistd::Pid,
 };
+use parking_lot::Mutex;
 use rustix::process::{WaitOptions, WaitStatus};
-use std::{io, os::unix::process::CommandExt, process::Command, sync::mpsc::sync_channel, thread, time::Duration};
+use std::{
+    collections::HashSet,
+    io,
+    os::unix::process::CommandExt,
+    process::Command,
+    sync::{Arc, mpsc::sync_channel},
+    thread,
+    time::Duration,
+};
 use tokio::sync::mpsc;
 
 /// How often all processes are stopped again, until none of them runs any more.
@@ -37,6 +46,9 @@ pub(super) enum Event {
     Childless,
 }
 
+/// The process groups of the children that have exited since the first kill; `None` before.
+type Graves = Arc<Mutex<Option<HashSet<i32>>>>;
+
 /// A running command with its descendants.
 #[derive(Debug)]
 pub(super) struct Group {
@@ -47,6 +59,7 @@ pub(super) struct Group {
     tree: Option<Tree>,
     childless: bool,
     clean_looks: u32,
+    graves: Graves,
     /// Those that [`stop`](Self::stop) stopped, to be continued.
     stopped: Vec<Process>,
 }
@@ -58,9 +71,11 @@ impl Group {
         let (sender, events) = mpsc::unbounded_channel();
         // The thread is there before the command, which could not be left alone if there were no thread.
         let (leaders, leader) = sync_channel::<Pid>(1);
+        let graves = Graves::default();
+        let noted = Arc::clone(&graves);
         let watching = thread::Builder::new().name("wait".to_owned()).spawn(move || {
             if let Ok(leader) = leader.recv() {
-                wait(leader, &sender);
+                wait(leader, &sender, &noted);
             }
         });
         watching.map_err(|error| Failure::new(UNAVAILABLE, format!("cannot watch a command: {error}")))?;
@@ -74,7 +89,8 @@ impl Group {
         started(leader);
         // An error means that the thread has ended, which only a panic can cause: the command ends by its lease.
         let _ = leaders.send(leader);
-        Ok(Self { leader, leader_runs: true, events, tree, childless: false, clean_looks: 0, stopped: Vec::new() })
+        let stopped = Vec::new();
+        Ok(Self { leader, leader_runs: true, events, tree, childless: false, clean_looks: 0, graves, stopped })
     }
 
     pub(super) fn id(&self) -> Pid {
@@ -136,7 +152,7 @@ impl Group {
         let refused =
             (self.leader_runs || self.tree.is_none()) && killpg(self.leader, Signal::SIGKILL) == Err(Errno::EPERM);
         match &self.tree {
-            Some(tree) => tree.kill(),
+            Some(tree) => tree.kill(self.graves.lock().get_or_insert_default().clone()),
             None if refused => self.members(),
             None => vec![],
         }
@@ -223,8 +239,12 @@ pub(super) fn has(processes: &[Process], process: &Process) -> bool {
 }
 
 /// Reaps children, and reports events of the command.
-fn wait(leader: Pid, events: &mpsc::UnboundedSender<Event>) {
+fn wait(leader: Pid, events: &mpsc::UnboundedSender<Event>, graves: &Graves) {
     loop {
+        if graves.lock().is_some() {
+            let group = await_exit();
+            graves.lock().as_mut().zip(group).map(|(graves, group)| graves.insert(group));
+        }
         // Only a blocking wait reports that the command was suspended.
         let event = match rustix::process::wait(WaitOptions::UNTRACED) {
             Ok(Some((who, status))) if who.as_raw_nonzero().get() == leader.as_raw() => event(status),

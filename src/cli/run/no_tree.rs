@@ -2,6 +2,7 @@
 
 use super::process::Process;
 use nix::sys::signal::Signal;
+use std::collections::HashSet;
 
 /// There is none.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ impl Tree {
         match *self {}
     }
 
-    pub(super) fn kill(&self) -> Vec<Process> {
+    pub(super) fn kill(&self, _: HashSet<i32>) -> Vec<Process> {
         match *self {}
     }
 }
@@ -31,4 +32,9 @@ impl Tree {
 /// Never called, as there is no tree.
 pub(super) fn refusing(_: &[Process], _: impl Into<Option<Signal>> + Copy) -> Vec<Process> {
     Vec::new()
+}
+
+/// Never called, as there is no tree.
+pub(super) fn await_exit() -> Option<i32> {
+    None
 }

@@ -5,7 +5,14 @@
 //! each descendant lead here, and once this process has no children, no descendant is left.
 
 use super::process::{Id, Process, State};
-use nix::{errno::Errno, sys::signal::Signal};
+use nix::{
+    errno::Errno,
+    sys::{
+        signal::Signal,
+        wait::{Id as WaitId, WaitPidFlag, waitid},
+    },
+    unistd::getpgid,
+};
 use procfs::process::{Process as Entry, Stat, all_processes};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use std::collections::{HashMap, HashSet};
@@ -24,6 +31,8 @@ pub(super) struct Tree {
 pub(super) struct Seen {
     /// Parents before their children.
     pub(super) living: Vec<Process>,
+    /// Zombies.
+    dead: Vec<Process>,
     /// Whether this process has children that are none of the living: dead ones, or strangers.
     pub(super) has_others: bool,
 }
@@ -49,17 +58,23 @@ impl Tree {
         let known = descendants(all, self.root, &self.strangers);
         let has_strangers = all.iter().any(|process| self.strangers.contains(&process.id));
         let (dead, living): (Vec<_>, Vec<_>) = known.into_iter().partition(|process| process.state == State::Dead);
-        Seen { living, has_others: has_strangers || dead.iter().any(|process| process.parent == self.root) }
+        let has_others = has_strangers || dead.iter().any(|process| process.parent == self.root);
+        Seen { living, dead, has_others }
     }
 
-    /// Kills all that are alive. Returns those that this process may not signal.
-    pub(super) fn kill(&self) -> Vec<Process> {
+    /// Kills all that are alive, and those in `groups`, in which descendants have exited. Returns those that this
+    /// process may not signal.
+    pub(super) fn kill(&self, mut groups: HashSet<i32>) -> Vec<Process> {
         let all = all();
-        let living = self.among(&all).living;
+        let Seen { living, dead, .. } = self.among(&all);
+        let known = [&living[..], &dead].concat();
         // The kernel kills a group at once. One by one, a process that is replaced by its child again and again (it
-        // forks and exits) would never be hit.
-        for group in groups_within(&living, &all) {
-            if living.iter().any(|process| process.group == group.as_raw() && is_same(process)) {
+        // forks and exits) would never be hit: a look finds the dead of it, or none.
+        groups.extend(known.iter().map(|process| process.group));
+        for group in own_groups(&groups, &known, &all, self.root) {
+            // Without its leader, a group that still exists is the one that was seen: its number is not given out again.
+            let leader = known.iter().find(|process| process.id.pid == group.as_raw());
+            if leader.map_or_else(|| Entry::new(group.as_raw()).is_err(), is_same) {
                 let _ = nix::sys::signal::killpg(group, Signal::SIGKILL);
             }
         }
@@ -90,6 +105,13 @@ fn send(process: &Process, signal: Option<Signal>) -> Result<(), Errno> {
         // Linux before 5.3 has no such descriptors, and sandboxes refuse them.
         _ => nix::sys::signal::kill(raw, signal),
     }
+}
+
+/// Waits until a child has exited, and returns its process group. The child is not reaped, as a process has no group any
+/// more then: it may be all that is ever seen of one that was replaced by its child.
+pub(super) fn await_exit() -> Option<i32> {
+    let dead = waitid(WaitId::All, WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).ok()?.pid()?;
+    getpgid(Some(dead)).ok().map(nix::unistd::Pid::as_raw)
 }
 
 /// Whether its pid is still the one of this process.
@@ -132,12 +154,19 @@ fn descendants(all: &[Process], root: i32, strangers: &HashSet<Id>) -> Vec<Proce
     found
 }
 
-/// The process groups that have no other members than these processes.
-fn groups_within(processes: &[Process], all: &[Process]) -> Vec<nix::unistd::Pid> {
-    let members: HashSet<Id> = processes.iter().map(|process| process.id).collect();
-    let others = all.iter().filter(|process| process.state != State::Dead && !members.contains(&process.id));
-    let shared: HashSet<i32> = others.map(|process| process.group).collect();
-    let groups: HashSet<i32> = processes.iter().map(|process| process.group).collect();
+/// Those of the process groups in which no process is seen that is no descendant of `root`. A process with an ancestor
+/// that is not among all is none: that one exited meanwhile, and left it its group.
+fn own_groups(groups: &HashSet<i32>, known: &[Process], all: &[Process], root: i32) -> Vec<nix::unistd::Pid> {
+    let known: HashSet<Id> = known.iter().map(|process| process.id).collect();
+    let parents: HashMap<i32, i32> = all.iter().map(|process| (process.id.pid, process.parent)).collect();
+    let is_other = |process: &&Process| {
+        // An ancestor of root may be one that the system hides.
+        let ancestors = || std::iter::successors(Some(process.id.pid), |pid| parents.get(pid).copied());
+        process.state != State::Dead
+            && !known.contains(&process.id)
+            && ancestors().take(parents.len()).any(|pid| pid == root || pid == 0)
+    };
+    let shared: HashSet<i32> = all.iter().filter(is_other).map(|process| process.group).collect();
     // No group has the number 0, which means the caller's own; killpg takes 1 for everything.
     groups.difference(&shared).filter(|group| **group > 1).map(|group| nix::unistd::Pid::from_raw(*group)).collect()
 }
@@ -148,6 +177,10 @@ mod tests {
 
     fn process(pid: i32, parent: i32, group: i32, state: State) -> Process {
         Process { id: Id { pid, started: 9 }, parent, group, name: format!("p{pid}"), state }
+    }
+
+    fn tree(root: i32) -> Tree {
+        Tree { root, strangers: HashSet::new() }
     }
 
     fn pids(processes: &[Process]) -> Vec<i32> {
@@ -173,33 +206,57 @@ mod tests {
     #[test]
     fn descendants_are_found_wherever_they_moved_and_strangers_are_left_alone() {
         let strangers = HashSet::from([Id { pid: 20, started: 9 }]);
-        let tree = Tree { root: 10, strangers };
+        let tree = Tree { strangers, ..tree(10) };
         let seen = tree.among(&some());
         assert_eq!(pids(&seen.living), [11, 13, 14]);
         assert!(seen.has_others);
         // The pid of the stranger belongs to another process by now.
-        let reused = Tree { root: 10, strangers: HashSet::from([Id { pid: 20, started: 8 }]) };
+        let reused = Tree { strangers: HashSet::from([Id { pid: 20, started: 8 }]), ..tree };
         assert_eq!(pids(&reused.among(&some()).living), [11, 13, 14, 20, 21]);
     }
 
     #[test]
     fn the_dead_do_not_live() {
-        let tree = Tree { root: 10, strangers: HashSet::new() };
+        let tree = tree(10);
         let seen = |processes: &[Process]| tree.among(processes);
         assert_eq!(seen(&[]), Seen::default());
         let dead = process(11, 10, 11, State::Dead);
-        assert_eq!(seen(std::slice::from_ref(&dead)), Seen { living: vec![], has_others: true });
+        assert_eq!(
+            seen(std::slice::from_ref(&dead)),
+            Seen { living: vec![], dead: vec![dead.clone()], has_others: true }
+        );
         assert!(!seen(&[process(12, 11, 11, State::Dead), process(11, 1, 11, State::Running)]).has_others);
+    }
+
+    fn own(groups: &[i32], known: &[Process], all: &[Process]) -> Vec<i32> {
+        let groups = groups.iter().copied().collect();
+        let mut own: Vec<_> = own_groups(&groups, known, all, 10).into_iter().map(nix::unistd::Pid::as_raw).collect();
+        own.sort_unstable();
+        own
     }
 
     #[test]
     fn a_group_with_other_members_is_not_killed_as_a_whole() {
         let all = some();
-        let tree = Tree { root: 10, strangers: HashSet::new() };
-        let living = tree.among(&all).living;
-        let mut groups: Vec<_> = groups_within(&living, &all).into_iter().map(nix::unistd::Pid::as_raw).collect();
-        groups.sort_unstable();
-        assert_eq!(groups, [11, 13, 20], "10 is the group of the root, and one of its descendants is in it");
+        let living = tree(10).among(&all).living;
+        assert_eq!(own(&[10, 11, 13, 20], &living, &all), [11, 13, 20], "10 is the group of the root");
+        let above = process(1, 0, 1, State::Running);
+        let stranger = process(40, 1, 13, State::Running);
+        let all = [&all[..], &[above, stranger]].concat();
+        assert_eq!(own(&[10, 11, 13, 20], &living, &all), [11, 20], "a stranger is in 13");
+    }
+
+    /// 12 was replaced by its child 13 during the look, 13 by 14, and 14 by 15.
+    #[test]
+    fn a_group_is_killed_if_only_its_dead_are_found_or_none() {
+        let root = process(10, 1, 10, State::Running);
+        let dead = process(12, 10, 11, State::Dead);
+        let children = [process(14, 13, 11, State::Running), process(15, 14, 11, State::Running)];
+        let all = [&[root.clone(), dead], &children[..]].concat();
+        let seen = tree(10).among(&all);
+        assert_eq!((seen.living.len(), pids(&seen.dead)), (0, vec![12]));
+        assert_eq!(own(&[11], &seen.dead, &all), [11]);
+        assert_eq!(own(&[11], &[], &[&[root], &children[..]].concat()), [11], "one of them was reaped before");
     }
 
     #[test]

@@ -32,6 +32,11 @@ impl Marks {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
+    /// The folder is deleted with the marks.
+    pub(crate) fn folder(&self) -> String {
+        self.folder.path().display().to_string()
+    }
+
     pub(crate) fn path(&self) -> String {
         self.folder.path().join("marks").display().to_string()
     }
