@@ -141,8 +141,8 @@ impl Worker {
             other => return self.wrong(format!("{other:?} for a wait of {wait:?}")),
         }
         let lease = answer.lease.unwrap();
-        let (token, ttl, mut ends) = (lease.fencing_token, read(lease.ttl), Instant::now());
-        // A grant that is no longer valid on arrival is no lock.
+        // A grant that is no longer valid on arrival is no lock: it ends as it arrives.
+        let (token, ttl, mut ends) = (lease.fencing_token, read(lease.ttl), returned);
         let mut until = valid_until(sent, read(answer.held_for), ttl);
         if until > returned {
             ends = self.hold(&lease, kind, &mut until).await;
