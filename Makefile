@@ -62,9 +62,11 @@ lint: ## Run clippy; warnings are errors
 	cargo clippy --locked $(WORKSPACE) $(addprefix --test ,$(RUN_APART)) -- -D warnings
 
 # Tests wait for real servers and real leases more than they compute: one for each core would leave the cores idle.
-unit matrix matrix-slice: export RUST_TEST_THREADS ?= 4
-unit: ## Run all tests: rules, server over real sockets, compatibility of the API, repository
-	cargo test --locked $(WORKSPACE)
+# Two programs run at a time.
+unit matrix matrix-slice: export RUST_TEST_THREADS ?= 3
+unit: setup ## Run all tests: rules, server over real sockets, compatibility of the API, repository
+	.ci/tests $(WORKSPACE)
+	cargo test --locked $(WORKSPACE) --doc
 
 # An example among the targets brings the features of the dependencies of tests.
 programs: setup ## Build the server, the torture and the driver for `interop`, as the tests need them
