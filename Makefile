@@ -62,8 +62,8 @@ lint: ## Run clippy; warnings are errors
 	cargo clippy --locked $(WORKSPACE) $(addprefix --test ,$(RUN_APART)) -- -D warnings
 
 # Tests wait for real servers and real leases more than they compute: one for each core would leave the cores idle.
-# Two programs run at a time.
-unit matrix matrix-slice: export RUST_TEST_THREADS ?= 3
+# Two programs run at a time, each with two tests.
+unit matrix matrix-slice: export RUST_TEST_THREADS ?= 2
 unit: setup ## Run all tests: rules, server over real sockets, compatibility of the API, repository
 	.ci/tests $(WORKSPACE)
 	cargo test --locked $(WORKSPACE) --doc

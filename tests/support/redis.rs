@@ -15,6 +15,7 @@ use std::{
     net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU16, Ordering},
     time::Duration,
 };
 use tokio::time::Instant;
@@ -22,6 +23,11 @@ use tokio::time::Instant;
 /// How long a Redis may take to start.
 const START_MAX: Duration = Duration::from_secs(20);
 const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// The lowest port of all; how many programs may have ports of their own, and how many ports. A member of a Redis
+/// Cluster takes the port that is 10,000 higher, too.
+const PORTS_FROM: u16 = 11_000;
+const SHARES: u16 = 8;
+const SHARE: u16 = 1_000;
 
 /// A Redis process.
 #[derive(Debug)]
@@ -261,8 +267,20 @@ impl Drop for Redis {
     }
 }
 
+/// Nothing listens on it, and nobody gets it by chance: it is not in the range that the system gives to connections,
+/// and a test program that runs beside this one takes its ports elsewhere.
 fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let pid = std::process::id();
+    let (share, first) = (pid % u32::from(SHARES), pid / u32::from(SHARES) * 37 % u32::from(SHARE));
+    let (share, first) = (u16::try_from(share).unwrap(), u16::try_from(first).unwrap());
+    loop {
+        let next = (first + TAKEN.fetch_add(1, Ordering::Relaxed) % SHARE) % SHARE;
+        let port = PORTS_FROM + share * SHARE + next;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 fn log(folder: &Path) -> String {

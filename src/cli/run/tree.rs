@@ -72,7 +72,7 @@ impl Tree {
         // forks and exits) would never be hit: a look finds the dead of it, or none.
         groups.extend(known.iter().map(|process| process.group));
         for group in own_groups(&groups, &known, &all, self.root) {
-            // Without its leader, a group that still exists is the one that was seen: its number is not given out again.
+            // Without its leader, a group that still exists is the one that was seen: its number is not given out anew.
             let leader = known.iter().find(|process| process.id.pid == group.as_raw());
             if leader.map_or_else(|| Entry::new(group.as_raw()).is_err(), is_same) {
                 let _ = nix::sys::signal::killpg(group, Signal::SIGKILL);
@@ -107,8 +107,8 @@ fn send(process: &Process, signal: Option<Signal>) -> Result<(), Errno> {
     }
 }
 
-/// Waits until a child has exited, and returns its process group. The child is not reaped, as a process has no group any
-/// more then: it may be all that is ever seen of one that was replaced by its child.
+/// Waits until a child has exited, and returns its process group. The child is not reaped: it has no group after that.
+/// It may be all that is ever seen of one that was replaced by its child.
 pub(super) fn await_exit() -> Option<i32> {
     let dead = waitid(WaitId::All, WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).ok()?.pid()?;
     getpgid(Some(dead)).ok().map(nix::unistd::Pid::as_raw)

@@ -1,7 +1,9 @@
 //! Failures have a message with the reason and advice, and an exit code.
 
-use crate::support::Process;
-use crate::support::{Server, await_that, fencepost};
+use crate::{
+    redis::Redis,
+    support::{Process, Server, await_that, fencepost},
+};
 use nix::sys::signal::Signal;
 
 #[test]
@@ -54,9 +56,7 @@ fn an_unknown_lease_cannot_be_renewed_or_released() {
 
 #[test]
 fn the_message_for_an_unreachable_server_gives_advice() {
-    // A port that was free a moment ago.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let url = format!("http://127.0.0.1:{port}");
+    let url = format!("http://127.0.0.1:{}", Redis::free_port());
     for command in [&["get", "a"][..], &["acquire", "a"], &["ls"], &["run", "a", "--wait", "1h", "--", "true"]] {
         let mut arguments = command.to_vec();
         // Options must precede the two dashes.

@@ -8,7 +8,7 @@ use crate::{
 use nix::sys::signal::Signal;
 use std::{
     fs,
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     process::Command,
 };
 
@@ -117,5 +117,5 @@ pub(crate) fn replaced(text: &str, from: &str, to: &str) -> String {
 }
 
 fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    SocketAddr::from(([127, 0, 0, 1], Redis::free_port()))
 }
