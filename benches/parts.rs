@@ -36,7 +36,15 @@ const NOW: u64 = 1_795_000_000_000_000;
 
 fn wish(number: u128, wait: bool) -> Acquire {
     let holder = Holder::new("host-17:worker-4".into()).unwrap();
-    let terms = Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0, max_hold: None };
+    let terms = Terms {
+        fingerprint: 7,
+        ttl: TTL,
+        holder,
+        metadata: Metadata::default(),
+        min_token: 0,
+        max_hold: None,
+        delays: None,
+    };
     Acquire { call: call(number), terms, wait, candidate: candidate(number) }
 }
 

@@ -4,8 +4,8 @@ use super::fields::Fields;
 use crate::{
     domain::{
         ids::{Call, CallId, LeaseId, RequestId},
-        lease::{MaxHold, Terms},
-        limits::{LOCK_NAME_BYTES_MAX, Limits, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX},
+        lease::{Delays, MaxHold, Terms},
+        limits::{LOCK_DELAY_MAX, LOCK_NAME_BYTES_MAX, Limits, MIN_HOLD_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX},
         name::{Holder, LockName, Metadata, Reason},
         token::FencingToken,
     },
@@ -48,7 +48,9 @@ pub(super) fn acquire(
     let exclusive = matches!(mode, Ok(v1::LockMode::Unspecified | v1::LockMode::Exclusive));
     fields.unsupported("mode", !exclusive);
     fields.unsupported("permits", request.permits != 0);
-    fields.unsupported("lock_delay", request.lock_delay.is_some_and(|delay| delay != prost_types::Duration::default()));
+    let min_hold = fields.optional_duration("min_hold", request.min_hold.as_ref(), MIN_HOLD_MAX);
+    let lock_delay = fields.optional_duration("lock_delay", request.lock_delay.as_ref(), LOCK_DELAY_MAX);
+    let delays = Delays::new(min_hold, lock_delay);
     let max_hold = fields.max_hold(request.max_hold.as_ref(), ttl.unwrap_or(limits.ttl_min));
     let name = fields.take("lock_name", LockName::new(request.lock_name));
     let holder = fields.take("holder", Holder::new(request.holder));
@@ -56,7 +58,7 @@ pub(super) fn acquire(
     match (name, holder, metadata, ttl, wait, request_id) {
         (Some(name), Some(holder), Some(metadata), Some(ttl), Some(wait), Some(request_id)) => {
             fields.done()?;
-            let fingerprint = fingerprint((ttl, max_hold), &holder, &metadata, request.min_token);
+            let fingerprint = fingerprint((ttl, max_hold, delays.as_deref()), &holder, &metadata, request.min_token);
             let terms = Terms {
                 fingerprint,
                 ttl,
@@ -64,6 +66,7 @@ pub(super) fn acquire(
                 metadata,
                 min_token: request.min_token,
                 max_hold: max_hold.and_then(MaxHold::new),
+                delays,
             };
             // Random, and never 0: the version of the UUID is in this half.
             let id = CallId(Uuid::new_v4().as_u64_pair().0);
@@ -75,9 +78,9 @@ pub(super) fn acquire(
 }
 
 /// A hash of the parameters that a request id is bound to. It is stored, so it must be the same in every server and
-/// every version. A request without `max_hold` has the hash that servers before it gave.
+/// every version. A request without `max_hold` or delays has the hash that servers gave that did not know them.
 fn fingerprint(
-    (ttl, max_hold): (Duration, Option<Duration>),
+    (ttl, max_hold, delays): (Duration, Option<Duration>, Option<&Delays>),
     holder: &Holder,
     metadata: &Metadata,
     min_token: u64,
@@ -89,8 +92,11 @@ fn fingerprint(
         text.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
         text.extend_from_slice(bytes);
     };
+    // In front, and not of the length of a TTL: so no list without them reads the same.
+    if let Some(Delays { min_hold, lock_delay }) = delays {
+        part(&[b"delays", &min_hold.as_nanos().to_le_bytes()[..], &lock_delay.as_nanos().to_le_bytes()[..]].concat());
+    }
     if let Some(max_hold) = max_hold {
-        // In front, and not of the length of a TTL: so no list without it reads the same.
         part(&[b"max_hold", &max_hold.as_nanos().to_le_bytes()[..]].concat());
     }
     part(&ttl.as_nanos().to_le_bytes());
@@ -231,10 +237,14 @@ pub(super) fn attach(attach: v1::AttachLeases) -> Result<FromClient, Status> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
     use xxhash_rust::xxh3::Xxh3;
 
     /// Of a request with a `max_hold` of a minute.
     const BOUNDED: u64 = 9_374_983_619_356_583_991;
+
+    /// Of a request with a `min_hold` of a minute.
+    const DELAYED: u64 = 10_734_010_614_936_166_263;
 
     /// The fingerprint is stored, and servers of other versions compare it: it must never change, whatever the length.
     #[test]
@@ -249,13 +259,19 @@ mod tests {
                 parts.update(part);
             }
             let ttl = Duration::from_secs(30);
-            assert_eq!(fingerprint((ttl, None), &holder, &metadata, 7), parts.digest(), "{bytes}");
+            assert_eq!(fingerprint((ttl, None, None), &holder, &metadata, 7), parts.digest(), "{bytes}");
         }
         let (holder, metadata) = (Holder::new("host-17".into()).unwrap(), Metadata::default());
-        let of = |max_hold| fingerprint((Duration::from_secs(30), max_hold), &holder, &metadata, 0);
-        assert_eq!(of(None), 18_177_338_775_173_038_911);
-        let bounded = [30, 60].map(|seconds| of(Some(Duration::from_secs(seconds))));
-        assert!(bounded[0] != bounded[1] && !bounded.contains(&of(None)), "a request id is bound to max_hold");
+        let secs = Duration::from_secs;
+        let of = |max_hold, delays: Option<&Delays>| fingerprint((secs(30), max_hold, delays), &holder, &metadata, 0);
+        assert_eq!(of(None, None), 18_177_338_775_173_038_911);
+        let bounded = [30, 60].map(|seconds| of(Some(secs(seconds)), None));
+        assert!(bounded[0] != bounded[1] && !bounded.contains(&of(None, None)), "a request id is bound to max_hold");
         assert_eq!(bounded[1], BOUNDED);
+        let delays = [(60, 0), (0, 60), (30, 0)]
+            .map(|(min_hold, lock_delay)| of(None, Delays::new(secs(min_hold), secs(lock_delay)).as_deref()));
+        let all: HashSet<_> = delays.iter().chain(&bounded).copied().chain([of(None, None)]).collect();
+        assert_eq!(all.len(), 6, "a request id is bound to min_hold and lock_delay");
+        assert_eq!(delays[0], DELAYED);
     }
 }

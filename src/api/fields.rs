@@ -88,6 +88,11 @@ impl Fields {
         }
     }
 
+    /// Checks a duration that may be left out, which is zero then.
+    pub(super) fn optional_duration(&mut self, field: &str, value: Option<&ProtoDuration>, max: Duration) -> Duration {
+        value.and_then(|value| self.duration(field, value, Duration::ZERO, max)).unwrap_or_default()
+    }
+
     /// Checks a `max_hold`, which is at least the TTL. `None` is no bound.
     pub(super) fn max_hold(&mut self, value: Option<&ProtoDuration>, ttl: Duration) -> Option<Duration> {
         let value = value.filter(|value| **value != ProtoDuration::default())?;

@@ -6,8 +6,8 @@ use crate::{
         lease::{LeaseEnd, MaxHold},
         name::LockName,
         outcome::{
-            ClassicHold, Contention, Fate, Gone, HolderView, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome,
-            TokenStatus,
+            ClassicHold, Contention, DelayView, Fate, Gone, HolderView, LockView, ReleaseOutcome, RenewOutcome,
+            RevokeOutcome, TokenStatus,
         },
         token::FencingToken,
     },
@@ -59,6 +59,7 @@ fn contended(outcome: v1::acquire_response::Outcome, contention: Contention) -> 
         outcome: outcome.into(),
         holders: holders(contention.current, contention.classic),
         waiters: count(contention.waiters),
+        delay: contention.delay.map(delay),
         ..v1::AcquireResponse::default()
     }
 }
@@ -106,6 +107,7 @@ pub(super) fn lock(name: LockName, view: LockView) -> v1::LockInfo {
         waiters: count(view.waiters),
         previous_end: previous_end(view.previous_end).into(),
         newest_token: number(view.newest_token),
+        delay: view.delay.map(delay),
     }
 }
 
@@ -251,6 +253,14 @@ fn holder(view: HolderView) -> v1::LockHolder {
         expires_in: Some(duration(view.left)),
         held_since: Some(duration(view.held)),
         metadata: view.metadata.pairs().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+    }
+}
+
+fn delay(view: DelayView) -> v1::LockDelay {
+    v1::LockDelay {
+        remaining: Some(duration(view.left)),
+        holder: view.holder.into_string(),
+        fencing_token: view.token.get(),
     }
 }
 

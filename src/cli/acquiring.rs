@@ -8,8 +8,8 @@ use super::{
     text, waiting,
 };
 use fencepost_client::{
-    Acquire, AcquireAllError, AcquireError, Client, Holder, Lock, LockSet,
-    raw::v1::{AcquireResponse, LockHolder, acquire_response::Outcome},
+    Acquire, AcquireAllError, AcquireError, Client, Holder, Lock, LockDelay, LockSet,
+    raw::v1::{AcquireResponse, acquire_response::Outcome},
 };
 use std::{future::IntoFuture, time::Duration};
 use tokio::sync::watch;
@@ -81,6 +81,7 @@ pub(super) async fn acquire_all(
     if let Some(max_hold) = lock.max_hold {
         acquire = acquire.max_hold(max_hold);
     }
+    acquire = acquire.min_hold(lock.min_hold).lock_delay(lock.lock_delay);
     if let Some(holder) = &lock.holder {
         acquire = acquire.holder(holder);
     }
@@ -122,6 +123,7 @@ fn request(client: &Client, lock_name: &str, lock: &LockArgs) -> Result<Acquire,
     if let Some(max_hold) = lock.max_hold {
         acquire = acquire.max_hold(max_hold);
     }
+    acquire = acquire.min_hold(lock.min_hold).lock_delay(lock.lock_delay);
     if let Some(holder) = &lock.holder {
         acquire = acquire.holder(holder);
     }
@@ -135,16 +137,15 @@ fn request(client: &Client, lock_name: &str, lock: &LockArgs) -> Result<Acquire,
 fn not_acquired(error: &AcquireError, name: &str, lock: &LockArgs, servers: &ServerArgs) -> NotAcquired {
     let refused = |message: String| Failure::new(NOT_ACQUIRED, message);
     let failure = match error {
-        AcquireError::Contended { holders, waiters, .. } => {
-            let holders = on_the_wire(holders);
-            let failure = refused(text::held(name, &holders, *waiters));
-            return NotAcquired { failure, answer: Some(answer(Outcome::Contended, holders, *waiters)) };
+        AcquireError::Contended { holders, waiters, delay, .. } => {
+            let answer = answer(Outcome::Contended, holders, delay.as_ref(), *waiters);
+            let failure = refused(held(name, &answer));
+            return NotAcquired { failure, answer: Some(answer) };
         }
-        AcquireError::TimedOut { holders, waiters, .. } => {
-            let holders = on_the_wire(holders);
-            let held = text::held(name, &holders, *waiters);
-            let failure = refused(format!("timed out after {}: {held}", text::span(lock.wait)));
-            return NotAcquired { failure, answer: Some(answer(Outcome::TimedOut, holders, *waiters)) };
+        AcquireError::TimedOut { holders, waiters, delay, .. } => {
+            let answer = answer(Outcome::TimedOut, holders, delay.as_ref(), *waiters);
+            let failure = refused(format!("timed out after {}: {}", text::span(lock.wait), held(name, &answer)));
+            return NotAcquired { failure, answer: Some(answer) };
         }
         AcquireError::Invalid { message, violations } => Failure::new(USAGE, connect::invalid(message, violations)),
         AcquireError::Exhausted { message, retry_after, .. } => refused(connect::exhausted(message, *retry_after)),
@@ -162,17 +163,21 @@ fn not_acquired(error: &AcquireError, name: &str, lock: &LockArgs, servers: &Ser
     failure.into()
 }
 
-fn on_the_wire(holders: &[Holder]) -> Vec<LockHolder> {
-    holders.iter().cloned().map(Into::into).collect()
+/// The answer on the wire.
+fn answer(outcome: Outcome, holders: &[Holder], delay: Option<&LockDelay>, waiters: u32) -> AcquireResponse {
+    let holders = holders.iter().cloned().map(Into::into).collect();
+    let delay = delay.cloned().map(Into::into);
+    AcquireResponse { outcome: outcome.into(), holders, waiters, delay, ..Default::default() }
 }
 
-fn answer(outcome: Outcome, holders: Vec<LockHolder>, waiters: u32) -> AcquireResponse {
-    AcquireResponse { outcome: outcome.into(), holders, waiters, ..Default::default() }
+fn held(name: &str, answer: &AcquireResponse) -> String {
+    text::held(name, &answer.holders, answer.delay.as_ref(), answer.waiters)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fencepost_client::raw::v1::LockHolder;
 
     fn refusal(error: &AcquireError, wait: Duration) -> NotAcquired {
         let lock = LockArgs { wait, ..LockArgs::default() };
@@ -183,13 +188,14 @@ mod tests {
     fn refusals_name_the_holder() {
         let holder = LockHolder { holder: "worker-7".to_owned(), fencing_token: 9, ..Default::default() };
         let (name, holders) = ("a".to_owned(), vec![Holder::from(holder)]);
-        let contended = AcquireError::Contended { name: name.clone(), holders: holders.clone(), waiters: 2 };
+        let contended =
+            AcquireError::Contended { name: name.clone(), holders: holders.clone(), waiters: 2, delay: None };
         let refused = refusal(&contended, Duration::ZERO);
         let message = "a is held by worker-7 (token 9) for another 0 ms; 2 waiters";
         assert_eq!(refused.failure, Failure::new(NOT_ACQUIRED, message));
         let answer = refused.answer.unwrap();
         assert_eq!((answer.outcome(), answer.waiters), (Outcome::Contended, 2));
-        let late = AcquireError::TimedOut { name, holders, waiters: 0 };
+        let late = AcquireError::TimedOut { name, holders, waiters: 0, delay: None };
         let refused = refusal(&late, Duration::from_secs(10));
         assert!(refused.failure.message.starts_with("timed out after 10 s: a is held by worker-7"), "{refused:?}");
         assert_eq!(refused.answer.unwrap().outcome(), Outcome::TimedOut);

@@ -118,6 +118,16 @@ pub(crate) struct LockArgs {
     #[arg(long, value_name = "DURATION", value_parser = above_zero)]
     pub max_hold: Option<Duration>,
 
+    /// How long the lock stays unavailable after the grant, however the lease ends, such as 5m: at most 24h. So jobs
+    /// that several machines start at one time run once
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s", hide_default_value = true)]
+    pub min_hold: Duration,
+
+    /// How long the lock stays unavailable after the lease if its holder did not release it, such as 15s: at most 60s.
+    /// For a store that cannot compare tokens
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s", hide_default_value = true)]
+    pub lock_delay: Duration,
+
     /// How long to wait in the queue if the lock is held, such as 10s; 0s tries once
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s")]
     pub wait: Duration,

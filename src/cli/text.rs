@@ -1,6 +1,6 @@
 //! Values as text for people.
 
-use fencepost_proto::v1::{LeaseEnd, LockHolder};
+use fencepost_proto::v1::{LeaseEnd, LockDelay, LockHolder};
 use std::time::Duration;
 
 /// A duration, rounded for people: `850 ms`, `12 s`, `2 min 5 s`, `1 h 3 min`.
@@ -32,17 +32,29 @@ pub(super) fn to_wire(span: Duration) -> prost_types::Duration {
     prost_types::Duration::try_from(span).unwrap_or(prost_types::Duration { seconds: i64::MAX, nanos: 0 })
 }
 
-/// The holders of a lock, the time left, and the number of waiters.
-pub(super) fn held(lock_name: &str, holders: &[LockHolder], waiters: u32) -> String {
-    let lock_name = visible(lock_name);
-    let who = match holders {
-        [] => format!("{lock_name} is being offered to the next waiter"),
-        _ => format!("{lock_name} is held by {}", list(holders.iter().map(holder))),
-    };
+/// The holders of a lock and the time left, or why nobody gets it, and the number of waiters.
+pub(super) fn held(lock_name: &str, holders: &[LockHolder], delay: Option<&LockDelay>, waiters: u32) -> String {
+    let who = format!("{} is {}", visible(lock_name), state(holders, delay));
     match waiters {
         0 => who,
         1 => format!("{who}; 1 waiter"),
         _ => format!("{who}; {waiters} waiters"),
+    }
+}
+
+/// The state of a lock that is not free; the text follows "is".
+pub(super) fn state(holders: &[LockHolder], delay: Option<&LockDelay>) -> String {
+    match (holders, delay) {
+        ([], Some(delay)) => {
+            let left = span(from_wire(delay.remaining.as_ref()));
+            format!(
+                "unavailable for another {left} (delay after {}, token {})",
+                name(&delay.holder),
+                delay.fencing_token
+            )
+        }
+        ([], None) => "being offered to the next waiter".to_owned(),
+        _ => format!("held by {}", list(holders.iter().map(holder))),
     }
 }
 
@@ -131,10 +143,14 @@ mod tests {
         let other = LockHolder { holder: String::new(), fencing_token: 1764, ..holder.clone() };
         let both = format!("{text} and a holder without a label (token 1764) for another 12 s; 3 waiters");
         let holders = [holder, other];
-        assert_eq!(held("orders/42", &holders[..1], 0), text);
-        assert_eq!(held("orders/42", &holders[..1], 1), format!("{text}; 1 waiter"));
-        assert_eq!(held("orders/42", &holders, 3), both);
-        assert_eq!(held("orders/42", &[], 0), "orders/42 is being offered to the next waiter");
+        assert_eq!(held("orders/42", &holders[..1], None, 0), text);
+        assert_eq!(held("orders/42", &holders[..1], None, 1), format!("{text}; 1 waiter"));
+        assert_eq!(held("orders/42", &holders, None, 3), both);
+        assert_eq!(held("orders/42", &[], None, 0), "orders/42 is being offered to the next waiter");
+        let remaining = Some(to_wire(Duration::from_secs(24)));
+        let delay = LockDelay { remaining, holder: "worker-7".to_owned(), fencing_token: 1763 };
+        let text = "a is unavailable for another 24 s (delay after worker-7, token 1763); 1 waiter";
+        assert_eq!(held("a", &[], Some(&delay), 1), text);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::{look, text};
 use crate::telemetry::{self, FlushOnDrop};
 use fencepost_client::{
     Client,
-    raw::v1::{GetRequest, LockHolder},
+    raw::v1::{GetRequest, LockInfo},
 };
 use nix::unistd::{getpgrp, tcgetpgrp};
 use std::{
@@ -39,10 +39,10 @@ pub(super) async fn show(client: &Client, lock_name: &str, mut ahead: watch::Rec
     let (mut line, calls) = (Line::new(), client.calls());
     loop {
         let asked = calls.get(GetRequest { lock_name: lock_name.to_owned() });
-        let lock = timeout(ANSWER_TIMEOUT, asked).await.ok().and_then(Result::ok).map(|reply| reply.lock);
-        let holders = lock.map(|lock| lock.unwrap_or_default().holders);
+        let reply = timeout(ANSWER_TIMEOUT, asked).await.ok().and_then(Result::ok);
+        let lock = reply.map(|reply| reply.lock.unwrap_or_default());
         let before = *ahead.borrow_and_update();
-        line.draw(&describe(lock_name, holders.as_deref(), before));
+        line.draw(&describe(lock_name, lock.as_ref(), before));
         tokio::select! {
             () = sleep(INTERVAL) => {}
             // An error means that the wait is over.
@@ -51,12 +51,11 @@ pub(super) async fn show(client: &Client, lock_name: &str, mut ahead: watch::Rec
     }
 }
 
-/// The text of the line. `holders` is `None` if the server did not say; `ahead` until it has told the position.
-fn describe(lock_name: &str, holders: Option<&[LockHolder]>, ahead: Option<u32>) -> String {
-    let state = match holders {
+/// The text of the line. `lock` is `None` if the server did not say; `ahead` until it has told the position.
+fn describe(lock_name: &str, lock: Option<&LockInfo>, ahead: Option<u32>) -> String {
+    let state = match lock {
         None => "no answer from the server, trying again".to_owned(),
-        Some([]) => "being offered to the next waiter".to_owned(),
-        Some(holders) => format!("held by {}", text::list(holders.iter().map(text::holder))),
+        Some(lock) => text::state(&lock.holders, lock.delay.as_ref()),
     };
     let position = match ahead {
         None => String::new(),
@@ -129,6 +128,7 @@ fn cut(text: &str, width: Option<usize>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fencepost_client::raw::v1::LockHolder;
 
     #[test]
     fn the_line_names_the_holder_the_time_left_and_the_position() {
@@ -138,11 +138,12 @@ mod tests {
             expires_in: Some(text::to_wire(Duration::from_secs(12))),
             ..Default::default()
         };
-        let line = |ahead| describe("a", Some(std::slice::from_ref(&holder)), ahead);
+        let held = LockInfo { holders: vec![holder], ..Default::default() };
+        let line = |ahead| describe("a", Some(&held), ahead);
         assert_eq!(line(None), "waiting for a: held by worker-7 (token 9) for another 12 s");
         assert_eq!(line(Some(0)), "waiting for a: held by worker-7 (token 9) for another 12 s; you are next");
         assert_eq!(line(Some(2)), "waiting for a: held by worker-7 (token 9) for another 12 s; 2 before you");
-        assert_eq!(describe("a", Some(&[]), None), "waiting for a: being offered to the next waiter");
+        assert_eq!(describe("a", Some(&LockInfo::default()), None), "waiting for a: being offered to the next waiter");
         assert_eq!(
             describe("a", None, Some(1)),
             "waiting for a: no answer from the server, trying again; 1 before you"

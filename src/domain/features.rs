@@ -19,8 +19,10 @@ impl Features {
     pub const NONE: Self = Self(0);
     /// [`Terms::max_hold`], in messages and in what is kept.
     pub const MAX_HOLD: Self = Self(1);
+    /// [`Terms::delays`], in messages and in what is kept.
+    pub const DELAYS: Self = Self(1 << 1);
     /// All that this version understands.
-    pub const OWN: Self = Self::MAX_HOLD;
+    pub const OWN: Self = Self::MAX_HOLD.with(Self::DELAYS);
 
     /// A set with these bits, of which this version may not know all.
     pub const fn of_bits(bits: u64) -> Self {
@@ -38,7 +40,10 @@ impl Features {
     /// What a server has to understand that grants or holds a lease of these terms.
     pub fn of_terms(terms: &Terms) -> Self {
         // mutant: new terms for an old server
-        if terms.max_hold.is_some() { Self::MAX_HOLD } else { Self::NONE }
+        let max_hold = if terms.max_hold.is_some() { Self::MAX_HOLD } else { Self::NONE };
+        // mutant: delays for an old server
+        let delays = if terms.delays.is_some() { Self::DELAYS } else { Self::NONE };
+        max_hold.with(delays)
     }
 
     /// Whether these are all among the features of a server.
@@ -59,7 +64,13 @@ impl Features {
 
     /// What a caller asked for that needs them.
     pub const fn name(self) -> &'static str {
-        if self.is_none() { "this request" } else { "max_hold" }
+        let (max_hold, delays) = (Self::MAX_HOLD.are_among(self), Self::DELAYS.are_among(self));
+        match (max_hold, delays) {
+            (true, true) => "max_hold with min_hold or lock_delay",
+            (true, false) => "max_hold",
+            (false, true) => "min_hold or lock_delay",
+            (false, false) => "this request",
+        }
     }
 }
 
@@ -69,9 +80,11 @@ mod tests {
 
     #[test]
     fn features_are_among_those_told_if_each_is() {
-        let next = Features::of_bits(0b110);
+        let next = Features::of_bits(0b1100);
         assert!(Features::NONE.are_among(Features::NONE) && Features::NONE.is_none());
         assert!(!Features::MAX_HOLD.are_among(Features::NONE) && !Features::MAX_HOLD.are_among(next));
         assert!(Features::MAX_HOLD.are_among(Features::of_bits(0b111)), "a later version tells more");
+        assert_eq!((Features::MAX_HOLD.name(), Features::DELAYS.name()), ("max_hold", "min_hold or lock_delay"));
+        assert_eq!(Features::OWN.name(), "max_hold with min_hold or lock_delay");
     }
 }

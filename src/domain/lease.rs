@@ -48,6 +48,30 @@ pub struct Terms {
     /// The longest time from the grant to the end of the lease, with all renewals; `None`: no bound.
     #[n(5)]
     pub max_hold: Option<MaxHold>,
+    /// How long the lock stays unavailable after the lease; `None`, as in most requests: it does not. In a box, so that
+    /// the others do not pay for it.
+    #[n(6)]
+    pub delays: Option<Box<Delays>>,
+}
+
+/// How long a lock stays unavailable after a lease. At least one of the two is not zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Delays {
+    /// At least this long after the grant, however the lease ends.
+    #[cbor(n(0), with = "codec::span")]
+    pub min_hold: Duration,
+    /// This long after the end, unless the holder ended it: it may still be working.
+    #[cbor(n(1), with = "codec::span")]
+    pub lock_delay: Duration,
+}
+
+impl Delays {
+    /// These spans, rounded down to whole microseconds; `None` if both are nothing.
+    pub fn new(min_hold: Duration, lock_delay: Duration) -> Option<Box<Self>> {
+        let whole = |span| Duration::from_micros(micros(span));
+        let delays = Self { min_hold: whole(min_hold), lock_delay: whole(lock_delay) };
+        (!delays.min_hold.is_zero() || !delays.lock_delay.is_zero()).then(|| Box::new(delays))
+    }
 }
 
 /// The longest time to hold a lock, in whole microseconds. Never zero, so that having none takes no room.

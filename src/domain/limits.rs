@@ -37,6 +37,10 @@ pub const TTL_FLOOR: Duration = Duration::from_millis(50);
 pub const TTL_CEILING: Duration = Duration::from_secs(24 * 60 * 60);
 /// The longest `max_hold`; above it is `INVALID_ARGUMENT`. The shortest is the TTL of the request.
 pub const MAX_HOLD_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// The longest `min_hold`; above it is `INVALID_ARGUMENT`.
+pub const MIN_HOLD_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// The longest `lock_delay`; above it is `INVALID_ARGUMENT`. Consul's bound.
+pub const LOCK_DELAY_MAX: Duration = Duration::from_secs(60);
 /// How far a request's `min_token` may lie above the clock of the server that takes it, so that one buggy client cannot
 /// use up the number space.
 pub const MIN_TOKEN_AHEAD_MAX: Duration = Duration::from_secs(24 * 60 * 60);

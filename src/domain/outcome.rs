@@ -56,6 +56,20 @@ pub struct HolderView {
     pub held: Duration,
 }
 
+/// A lock that nobody holds and that is granted to nobody yet, because of the lease before, as others see it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct DelayView {
+    /// The label of who held that lease.
+    #[n(0)]
+    pub holder: Holder,
+    /// Its fencing token.
+    #[n(1)]
+    pub token: FencingToken,
+    /// How long the lock stays unavailable.
+    #[cbor(n(2), with = "codec::span")]
+    pub left: Duration,
+}
+
 /// A lock held by a client that takes it in Redis directly, by the classic recipe (`SET NX PX`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ClassicHold {
@@ -67,7 +81,7 @@ pub struct ClassicHold {
 /// Why a request did not get the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Contention {
-    /// The holder; `None` while the lock is offered to the next waiter.
+    /// The holder; `None` while the lock is offered to the next waiter, or stays unavailable after a lease.
     #[n(0)]
     pub current: Option<HolderView>,
     /// The classic client that holds it, in place of a lease.
@@ -76,6 +90,9 @@ pub struct Contention {
     /// The number of waiters.
     #[n(2)]
     pub waiters: usize,
+    /// Why it is unavailable although nobody holds it, and for how long.
+    #[n(3)]
+    pub delay: Option<DelayView>,
 }
 
 /// The outcome of Acquire, Claim and GiveUp.
@@ -118,6 +135,9 @@ pub enum AcquireOutcome {
     /// No token is left. The request neither holds the lock nor waits for it.
     #[n(11)]
     TokensExhausted,
+    /// The lock is shared with classic clients, and they would not see a delay. Nothing was changed.
+    #[n(12)]
+    DelaysBesideClassic,
 }
 
 /// The fate of a lease that a caller asked about.
@@ -191,13 +211,13 @@ pub struct Renewed {
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat)]
 pub enum RevokeOutcome {
-    /// The lease was taken from this holder.
+    /// The lease was taken from this holder, or the delay after its lease has ended.
     #[n(0)]
     Revoked(#[n(0)] Holder),
-    /// Nobody holds the lock. Nothing was changed.
+    /// Nobody holds the lock, and no delay keeps it. Nothing was changed.
     #[n(1)]
     NotHeld,
-    /// It is held under this other token. Nothing was changed.
+    /// It is held, or kept by a delay, under this other token. Nothing was changed.
     #[n(2)]
     TokenMismatch(#[n(0)] FencingToken),
 }
@@ -233,6 +253,9 @@ pub struct LockView {
     /// The highest token granted, where that is remembered.
     #[n(4)]
     pub newest_token: Option<FencingToken>,
+    /// Why it is unavailable although nobody holds it, and for how long.
+    #[n(5)]
+    pub delay: Option<DelayView>,
 }
 
 impl LockView {

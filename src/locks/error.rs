@@ -58,6 +58,12 @@ pub enum LocksError {
     /// No token is left.
     #[error("the fencing tokens of this lock's partition are used up: the lock cannot be granted")]
     TokensExhausted,
+    /// The lock is shared with classic clients.
+    #[error(
+        "classic clients share this lock (--classic-prefix), and would take it within min_hold or lock_delay: leave \
+         them out"
+    )]
+    DelaysBesideClassic,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -21,6 +21,8 @@ fn the_shared_facts_are_those_of_the_server() {
         ("TTL_MIN_MS", facts::TTL_MIN_MS, limits.ttl_min),
         ("TTL_MAX_MS", facts::TTL_MAX_MS, limits.ttl_max),
         ("MAX_HOLD_MAX_MS", facts::MAX_HOLD_MAX_MS, limits::MAX_HOLD_MAX),
+        ("MIN_HOLD_MAX_MS", facts::MIN_HOLD_MAX_MS, limits::MIN_HOLD_MAX),
+        ("LOCK_DELAY_MAX_MS", facts::LOCK_DELAY_MAX_MS, limits::LOCK_DELAY_MAX),
         ("WAIT_MAX_MS", facts::WAIT_MAX_MS, limits.wait_max),
     ];
     for (name, millis, span) in spans {

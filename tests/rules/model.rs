@@ -222,6 +222,32 @@ fn rules_match_the_oracle_for_a_lease_with_a_max_hold() {
     Model { name: "a lease with a max_hold", start: vec![], alphabet, waiters_max: 2, depth: 6 }.explore();
 }
 
+/// Request 6 has a min_hold of 7 s, request 7 a lock_delay of 4 s.
+#[test]
+fn rules_match_the_oracle_for_delays_after_a_lease() {
+    let alphabet = vec![
+        acquire(6, 1),
+        acquire(7, 1),
+        try_acquire(1, 1),
+        acquire(1, 2),
+        claim(7, 1),
+        claim(1, 2),
+        drop_call(7, 1),
+        Step::Attach { lease: 0, attempt: 1, attachment: 1 },
+        Step::Disconnect { lease: 0, attachment: 1 },
+        Step::ForceRelease { right: true },
+        Step::ForceRelease { right: false },
+        RELEASE,
+        Step::Release { lease: 1 },
+        Step::ToEdge,
+        Step::BeforeEdge,
+        Step::Pass(2 * SECOND),
+        Step::Back(2 * SECOND),
+        Step::ApplyTime,
+    ];
+    Model { name: "delays after a lease", start: vec![], alphabet, waiters_max: 2, depth: 6 }.explore();
+}
+
 #[test]
 fn rules_match_the_oracle_for_commands_that_arrive_out_of_order() {
     let alphabet = vec![

@@ -7,7 +7,7 @@ mod rules;
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
 use rules::{SECOND, Step, World};
 
-const REQUESTS: u8 = 6;
+const REQUESTS: u8 = 9;
 
 /// A command. Its lease, if it has one, is an age: 0 is the newest lease granted.
 fn step() -> impl Strategy<Value = Step> {

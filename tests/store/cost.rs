@@ -64,6 +64,7 @@ fn call(wait: Duration) -> AcquireCall {
         metadata: Metadata::default(),
         min_token: 0,
         max_hold: None,
+        delays: None,
     };
     let request = RequestId(Uuid::new_v4());
     AcquireCall {

@@ -28,7 +28,15 @@ pub(crate) fn candidate() -> Candidate {
 /// An acquire: the first attempt of a request, with this TTL.
 pub(crate) fn acquire(request: RequestId, ttl: Duration, wait: bool) -> Acquire {
     let holder = Holder::new("test".into()).unwrap();
-    let terms = Terms { fingerprint: 7, ttl, holder, metadata: Metadata::default(), min_token: 0, max_hold: None };
+    let terms = Terms {
+        fingerprint: 7,
+        ttl,
+        holder,
+        metadata: Metadata::default(),
+        min_token: 0,
+        max_hold: None,
+        delays: None,
+    };
     let call = Call { request, attempt: 1, id: CallId(Uuid::new_v4().as_u64_pair().0) };
     Acquire { call, terms, wait, candidate: candidate() }
 }

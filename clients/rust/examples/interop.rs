@@ -175,6 +175,12 @@ impl Driver {
         if request["max_hold_ms"].is_u64() {
             acquire = acquire.max_hold(millis(request, "max_hold_ms"));
         }
+        if request["min_hold_ms"].is_u64() {
+            acquire = acquire.min_hold(millis(request, "min_hold_ms"));
+        }
+        if request["lock_delay_ms"].is_u64() {
+            acquire = acquire.lock_delay(millis(request, "lock_delay_ms"));
+        }
         for (key, value) in request["metadata"].as_object().into_iter().flatten() {
             acquire = acquire.metadata(key, value.as_str().unwrap_or_default());
         }

@@ -1,17 +1,16 @@
 //! Acquiring a lock.
 
+use crate::acquire_error::AcquireError;
 use crate::attempts::{Attempts, Route};
 use crate::client::Client;
 use crate::clock::Moment;
-use crate::code::Code;
 use crate::core::Backoff;
-use crate::error::{CallError, FieldViolation};
 use crate::facts::LATE_DIVISOR;
 use crate::lock::Lock;
 use crate::proto::wire;
 use crate::unary_renewal;
 use crate::v1;
-use crate::values::{Holder, LeaseEnd};
+use crate::values::LeaseEnd;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::time::Duration;
@@ -58,6 +57,23 @@ impl Acquire {
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         // On the wire 0 stands for no bound, which nobody means who computes a time that is left.
         self.request.max_hold = wire(max_hold.max(Duration::from_nanos(1)));
+        self
+    }
+
+    /// How long the lock stays unavailable after the grant, however the lease ends, a release included: at most 24 h. For
+    /// jobs that many machines start at one time by clocks that differ: the first one runs it, and the others find the
+    /// lock unavailable although it took 10 ms. Choose more than the clocks may differ, and less than the time between
+    /// two starts. Default: 0. All servers have to know it, as with [`max_hold`](Self::max_hold).
+    pub fn min_hold(mut self, min_hold: Duration) -> Self {
+        self.request.min_hold = wire(min_hold).filter(|_| !min_hold.is_zero());
+        self
+    }
+
+    /// How long the lock stays unavailable after the lease if its holder does not release it, because it died or was cut
+    /// off: at most 60 s. For a store that cannot compare tokens, in which such a holder may still be writing. A release
+    /// ends it, however late. Default: 0. All servers have to know it, as with [`max_hold`](Self::max_hold).
+    pub fn lock_delay(mut self, lock_delay: Duration) -> Self {
+        self.request.lock_delay = wire(lock_delay).filter(|_| !lock_delay.is_zero());
         self
     }
 
@@ -122,6 +138,17 @@ impl Acquire {
     pub(crate) fn named(mut self, lock_name: &str) -> Self {
         lock_name.clone_into(&mut self.request.lock_name);
         self
+    }
+
+    /// The same request with a new id.
+    pub(crate) fn anew(&self) -> Self {
+        let mut request = self.clone();
+        request.request.request_id.clear();
+        request
+    }
+
+    pub(crate) fn lock_name(&self) -> &str {
+        &self.request.lock_name
     }
 
     /// Sleeps on the client's runtime. Dropped, it has no effect.
@@ -202,161 +229,5 @@ impl IntoFuture for Acquire {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.acquire())
-    }
-}
-
-/// Why a lock was not acquired. Nothing is held afterwards, or a background cleanup releases it.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum AcquireError {
-    /// The lock is not free, and no wait was requested.
-    #[error("{}", describe(.name, "", .holders, *.waiters))]
-    Contended {
-        /// The lock's name.
-        name: String,
-        /// The holders; empty while the lock is offered to the next waiter. At most one, until there are shared locks.
-        holders: Vec<Holder>,
-        /// The number of waiters.
-        waiters: u32,
-    },
-    /// The wait ended without a grant.
-    #[error("{}", describe("it", &format!("timed out waiting for {name}: "), .holders, *.waiters))]
-    TimedOut {
-        /// The lock's name.
-        name: String,
-        /// The holders; empty while the lock is offered to the next waiter. At most one, until there are shared locks.
-        holders: Vec<Holder>,
-        /// The number of other waiters.
-        waiters: u32,
-    },
-    /// The request breaks a rule. Retrying it is useless.
-    #[error("{message} (INVALID_FIELD)")]
-    Invalid {
-        /// The server's message, or this client's if the request is too large to send.
-        message: String,
-        /// The fields and the rules that they broke.
-        violations: Vec<FieldViolation>,
-    },
-    /// A queue, a session or the whole server is full. Retry after `retry_after`.
-    #[error("{}", with_reason(.message, .reason))]
-    Exhausted {
-        /// The server's message.
-        message: String,
-        /// Which limit is reached, such as `QUEUE_FULL`; may be empty.
-        reason: String,
-        /// How long to wait before retrying, if the server said so.
-        retry_after: Option<Duration>,
-    },
-    /// The request with this id has already ended: retry with a new id. After a retry it means that the servers did not
-    /// hear from the request for too long: they gave up its queue position, or its lease ended before the answer
-    /// arrived. The client starts again by itself unless the id was set or the wait is over.
-    #[error("this request has already ended (REQUEST_ENDED)")]
-    Ended,
-    /// Another caller retried this request id with a higher attempt number.
-    #[error("a newer attempt of this request took over (OVERTAKEN)")]
-    Overtaken,
-    /// Nothing was done, and a later retry may succeed: no server could be reached, or each one that answered said that
-    /// it did nothing, because it drains or cannot reach its store ([`CallError::reason`]).
-    #[error(transparent)]
-    Unavailable {
-        /// The error of the last transmission.
-        source: CallError,
-    },
-    /// The server may have granted the lock; a background cleanup releases it.
-    #[error(transparent)]
-    OutcomeUnknown {
-        /// The error of the last transmission.
-        source: CallError,
-    },
-    /// The lock was granted, but its lease was no longer valid when the answer arrived, and the wait was over (or the
-    /// request id was set). It is being released.
-    #[error("granted with token {token}, but no longer valid on arrival")]
-    LostOnArrival {
-        /// The fencing token of that lease.
-        token: u64,
-    },
-    /// The server refused the call for another reason.
-    #[error(transparent)]
-    Refused {
-        /// The server's error.
-        source: CallError,
-    },
-    /// The server's answer is malformed, or from a newer version.
-    #[error("the server's answer is malformed, or from a newer version")]
-    Answer,
-}
-
-impl AcquireError {
-    fn contended(name: String, answer: v1::AcquireResponse) -> Self {
-        Self::Contended { name, holders: holders(answer.holders), waiters: answer.waiters }
-    }
-
-    fn timed_out(name: String, answer: v1::AcquireResponse) -> Self {
-        Self::TimedOut { name, holders: holders(answer.holders), waiters: answer.waiters }
-    }
-}
-
-fn holders(holders: Vec<v1::LockHolder>) -> Vec<Holder> {
-    holders.into_iter().map(Into::into).collect()
-}
-
-impl From<CallError> for AcquireError {
-    fn from(source: CallError) -> Self {
-        if source.is_outcome_unknown() {
-            return Self::OutcomeUnknown { source };
-        }
-        if source.is_unavailable() {
-            return Self::Unavailable { source };
-        }
-        let message = source.message().to_owned();
-        match (source.code(), source.reason()) {
-            (Code::InvalidArgument, _) => Self::Invalid { message, violations: source.field_violations() },
-            (Code::ResourceExhausted, reason) => {
-                let (reason, retry_after) = (reason.unwrap_or_default(), source.retry_delay());
-                Self::Exhausted { message, reason, retry_after }
-            }
-            (Code::Aborted, Some(reason)) if reason == "OVERTAKEN" => Self::Overtaken,
-            (Code::Aborted, Some(reason)) if reason == "REQUEST_ENDED" => Self::Ended,
-            _ => Self::Refused { source },
-        }
-    }
-}
-
-fn with_reason(message: &str, reason: &str) -> String {
-    if reason.is_empty() { message.to_owned() } else { format!("{message} ({reason})") }
-}
-
-/// Who holds the lock `name`, and how many wait.
-fn describe(name: &str, before: &str, holders: &[Holder], waiters: u32) -> String {
-    let labels: Vec<_> = holders.iter().map(|it| it.label.as_str()).filter(|label| !label.is_empty()).collect();
-    let state = if holders.is_empty() {
-        "is being offered to the next waiter".to_owned()
-    } else if labels.is_empty() {
-        "is held".to_owned()
-    } else {
-        format!("is held by {}", labels.join(" and "))
-    };
-    format!("{before}{name} {state}, {waiters} waiting")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refusal_names_the_lock_and_its_holders() {
-        let holder = |label: &str| Holder { label: label.to_owned(), ..Default::default() };
-        for (holders, state) in [
-            (vec![], "is being offered to the next waiter, 2 waiting"),
-            (vec![holder("")], "is held, 2 waiting"),
-            (vec![holder("a")], "is held by a, 2 waiting"),
-            (vec![holder("a"), holder(""), holder("b")], "is held by a and b, 2 waiting"),
-        ] {
-            let (name, waiters) = ("orders/42".to_owned(), 2);
-            let contended = AcquireError::Contended { name: name.clone(), holders: holders.clone(), waiters };
-            assert_eq!(contended.to_string(), format!("orders/42 {state}"));
-            let late = AcquireError::TimedOut { name, holders, waiters };
-            assert_eq!(late.to_string(), format!("timed out waiting for orders/42: it {state}"));
-        }
     }
 }

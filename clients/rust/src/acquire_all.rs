@@ -1,7 +1,8 @@
 //! Acquiring several locks, one after another, in the order of the bytes of their names: the clients of all languages
 //! use that order, so no two calls wait for each other in a circle.
 
-use crate::acquire::{Acquire, AcquireError};
+use crate::acquire::Acquire;
+use crate::acquire_error::AcquireError;
 use crate::client::Client;
 use crate::clock::Moment;
 use crate::core::Backoff;
@@ -47,6 +48,18 @@ impl AcquireAll {
     /// lost with the first lock for which it is over.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.one = self.one.max_hold(max_hold);
+        self
+    }
+
+    /// How long each of the locks stays unavailable after its grant ([`Acquire::min_hold`]).
+    pub fn min_hold(mut self, min_hold: Duration) -> Self {
+        self.one = self.one.min_hold(min_hold);
+        self
+    }
+
+    /// How long each of the locks stays unavailable after a lease that was not released ([`Acquire::lock_delay`]).
+    pub fn lock_delay(mut self, lock_delay: Duration) -> Self {
+        self.one = self.one.lock_delay(lock_delay);
         self
     }
 
@@ -114,8 +127,8 @@ impl AcquireAll {
     /// The error of a lock whose turn came when the wait was over is that of a wait.
     fn in_turn(&self, cause: AcquireError) -> AcquireError {
         match cause {
-            AcquireError::Contended { name, holders, waiters } if !self.by_tries && !self.wait.is_zero() => {
-                AcquireError::TimedOut { name, holders, waiters }
+            AcquireError::Contended { name, holders, waiters, delay } if !self.by_tries && !self.wait.is_zero() => {
+                AcquireError::TimedOut { name, holders, waiters, delay }
             }
             other => other,
         }

@@ -1,7 +1,8 @@
 //! The client and its builder.
 
-use crate::acquire::{Acquire, AcquireError};
+use crate::acquire::Acquire;
 use crate::acquire_all::AcquireAll;
+use crate::acquire_error::AcquireError;
 use crate::address::{AddressError, ServerAddress, is_loopback};
 use crate::bearer::Bearer;
 use crate::bounds::RETRY_FOR_DEFAULT;

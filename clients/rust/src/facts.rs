@@ -24,6 +24,10 @@ pub const TTL_MIN_MS: u64 = 1000;
 pub const TTL_MAX_MS: u64 = 86_400_000;
 /// The longest max_hold that a server accepts. The shortest is the TTL.
 pub const MAX_HOLD_MAX_MS: u64 = 604_800_000;
+/// The longest min_hold that a server accepts.
+pub const MIN_HOLD_MAX_MS: u64 = 86_400_000;
+/// The longest lock_delay that a server accepts.
+pub const LOCK_DELAY_MAX_MS: u64 = 60_000;
 /// The longest wait that a server accepts, unless it is configured otherwise.
 pub const WAIT_MAX_MS: u64 = 3_600_000;
 /// The maximum length of a lock name in bytes of UTF-8. The minimum is 1.
@@ -131,7 +135,7 @@ pub const LOST_UNKNOWN: &str = "the server does not know the lease";
 /// Why a lock is lost: somebody else who knows the lease id released it.
 pub const LOST_RELEASED: &str = "the lease was released elsewhere";
 /// The reasons of errors, and their gRPC codes.
-pub const REASONS: [(&str, &str); 19] = [
+pub const REASONS: [(&str, &str); 20] = [
     ("INVALID_FIELD", "INVALID_ARGUMENT"),
     ("OVERTAKEN", "ABORTED"),
     ("REQUEST_ENDED", "ABORTED"),
@@ -149,6 +153,7 @@ pub const REASONS: [(&str, &str); 19] = [
     ("DRAINING", "UNAVAILABLE"),
     ("DEADLINE_OVER", "DEADLINE_EXCEEDED"),
     ("NOT_ALL_SERVERS", "FAILED_PRECONDITION"),
+    ("BESIDE_CLASSIC", "FAILED_PRECONDITION"),
     ("TOKENS_EXHAUSTED", "FAILED_PRECONDITION"),
     ("STORE_CORRUPT", "DATA_LOSS"),
 ];

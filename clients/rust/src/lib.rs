@@ -46,6 +46,7 @@
 
 mod acquire;
 mod acquire_all;
+mod acquire_error;
 mod address;
 mod attempts;
 mod bearer;
@@ -92,8 +93,9 @@ mod validate;
 mod validity;
 mod values;
 
-pub use acquire::{Acquire, AcquireError};
+pub use acquire::Acquire;
 pub use acquire_all::{AcquireAll, AcquireAllError};
+pub use acquire_error::AcquireError;
 pub use address::{AddressError, ServerAddress};
 pub use client::{Client, ClientBuilder, ConfigError};
 pub use clock::Moment;
@@ -106,7 +108,7 @@ pub use release::{ReleaseError, Released};
 pub use run::RunError;
 pub use status::{LockLost, LossCause, Status};
 pub use tls::{Tls, TlsFailure, TlsFileError};
-pub use values::{Holder, Lease, LeaseEnd};
+pub use values::{Holder, Lease, LeaseEnd, LockDelay};
 
 use fencepost_proto::v1;
 

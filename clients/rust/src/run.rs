@@ -1,8 +1,10 @@
 //! Running a body under a lock.
 
-use crate::acquire::{Acquire, AcquireError};
+use crate::acquire::Acquire;
+use crate::acquire_error::AcquireError;
 use crate::clock::Moment;
 use crate::held::Held;
+use crate::lock::Lock;
 use crate::status::LockLost;
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
@@ -34,27 +36,38 @@ impl Acquire {
         Fut: Future,
     {
         let lock = self.into_future().await?;
-        if let Some(lost) = lock.held().state.lost(Moment::now()) {
-            return Err(RunError::Lost(lost));
-        }
-        let value = {
-            // Declared after the lock, so it is dropped before the lock on every exit.
-            let mut body = pin!(body(lock.held()));
-            tokio::select! {
-                biased;
-                value = &mut body => value,
-                lost = lock.lost() => return Err(RunError::Lost(lost)),
-            }
-        };
-        let (lock_name, token) = (lock.name().to_owned(), lock.token());
-        // If dropped here, the release continues in the background.
-        match lock.release().await {
-            Ok(released) if released.was_held() => {}
-            Ok(released) => {
-                tracing::warn!(lock_name, token, end = ?released.end, "lock had ended before the body did");
-            }
-            Err(error) => tracing::warn!(lock_name, token, %error, "lock not released"),
-        }
-        Ok(value)
+        under(lock, body).await.map_err(RunError::Lost)
     }
+}
+
+/// Runs the body while the lock is held, and releases the lock.
+///
+/// Dropped, it drops the body first and then releases the lock in the background.
+pub(crate) async fn under<F, Fut>(lock: Lock, body: F) -> Result<Fut::Output, LockLost>
+where
+    F: FnOnce(Held) -> Fut,
+    Fut: Future,
+{
+    if let Some(lost) = lock.held().state.lost(Moment::now()) {
+        return Err(lost);
+    }
+    let value = {
+        // Declared after the lock, so it is dropped before the lock on every exit.
+        let mut body = pin!(body(lock.held()));
+        tokio::select! {
+            biased;
+            value = &mut body => value,
+            lost = lock.lost() => return Err(lost),
+        }
+    };
+    let (lock_name, token) = (lock.name().to_owned(), lock.token());
+    // If dropped here, the release continues in the background.
+    match lock.release().await {
+        Ok(released) if released.was_held() => {}
+        Ok(released) => {
+            tracing::warn!(lock_name, token, end = ?released.end, "lock had ended before the body did");
+        }
+        Err(error) => tracing::warn!(lock_name, token, %error, "lock not released"),
+    }
+    Ok(value)
 }

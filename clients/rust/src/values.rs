@@ -56,6 +56,39 @@ impl From<Holder> for v1::LockHolder {
     }
 }
 
+/// A lock that nobody holds, and that nobody gets yet: its last lease had a
+/// [`min_hold`](crate::Acquire::min_hold) or a [`lock_delay`](crate::Acquire::lock_delay).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockDelay {
+    /// How long the lock stays unavailable.
+    pub remaining: Duration,
+    /// The label of the holder of that lease; may be empty.
+    pub holder: String,
+    /// The fencing token of that lease. An operator's force release with it makes the lock available.
+    pub token: u64,
+}
+
+impl fmt::Display for LockDelay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole_millis = Duration::from_millis(u64::try_from(self.remaining.as_millis()).unwrap_or(u64::MAX));
+        let after = if self.holder.is_empty() { "its last lease" } else { &self.holder };
+        write!(f, "is unavailable for another {whole_millis:?} (delay after {after})")
+    }
+}
+
+impl From<v1::LockDelay> for LockDelay {
+    fn from(delay: v1::LockDelay) -> Self {
+        Self { remaining: duration(delay.remaining), holder: delay.holder, token: delay.fencing_token }
+    }
+}
+
+impl From<LockDelay> for v1::LockDelay {
+    fn from(delay: LockDelay) -> Self {
+        Self { remaining: wire(delay.remaining), holder: delay.holder, fencing_token: delay.token }
+    }
+}
+
 /// How a lease ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

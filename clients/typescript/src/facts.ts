@@ -22,6 +22,10 @@ export const TTL_MIN_MS = 1000;
 export const TTL_MAX_MS = 86400000;
 // The longest max_hold that a server accepts. The shortest is the TTL.
 export const MAX_HOLD_MAX_MS = 604800000;
+// The longest min_hold that a server accepts.
+export const MIN_HOLD_MAX_MS = 86400000;
+// The longest lock_delay that a server accepts.
+export const LOCK_DELAY_MAX_MS = 60000;
 // The longest wait that a server accepts, unless it is configured otherwise.
 export const WAIT_MAX_MS = 3600000;
 // The maximum length of a lock name in bytes of UTF-8. The minimum is 1.
@@ -141,6 +145,7 @@ export const REASONS: Readonly<Record<string, string>> = {
   DRAINING: "UNAVAILABLE",
   DEADLINE_OVER: "DEADLINE_EXCEEDED",
   NOT_ALL_SERVERS: "FAILED_PRECONDITION",
+  BESIDE_CLASSIC: "FAILED_PRECONDITION",
   TOKENS_EXHAUSTED: "FAILED_PRECONDITION",
   STORE_CORRUPT: "DATA_LOSS",
 };

@@ -142,7 +142,15 @@ pub fn records() -> Vec<Vec<u8>> {
     let lease = Lease {
         request: call.request,
         binding: Binding::first(call, ReplicaId(id)),
-        terms: Terms { fingerprint: 1, ttl: Duration::from_secs(30), holder, metadata, min_token: 3, max_hold: None },
+        terms: Terms {
+            fingerprint: 1,
+            ttl: Duration::from_secs(30),
+            holder,
+            metadata,
+            min_token: 3,
+            max_hold: None,
+            delays: None,
+        },
         lease_id: LeaseId(id),
         grant_id: GrantId(id),
         token: token.expect("it is one"),

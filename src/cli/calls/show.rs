@@ -11,7 +11,7 @@ use clap::Args;
 use fencepost_client::{
     CallError, Client, facts,
     raw::v1::{
-        CheckTokenRequest, CheckTokenResponse, GetRequest, GetResponse, LeaseEnd, ListRequest, ListResponse,
+        CheckTokenRequest, CheckTokenResponse, GetRequest, GetResponse, LeaseEnd, ListRequest, ListResponse, LockDelay,
         LockHolder, LockInfo, check_token_response::Status,
     },
 };
@@ -94,10 +94,10 @@ pub(in crate::cli) async fn check_token(args: CheckTokenArgs) -> Result<(), Fail
 fn shown(name: &str, reply: &GetResponse) -> String {
     let lock = reply.lock.clone().unwrap_or_default();
     let mut lines = Vec::new();
-    if lock.holders.is_empty() && lock.waiters == 0 {
+    if lock.holders.is_empty() && lock.waiters == 0 && lock.delay.is_none() {
         lines.push(format!("{} is free", text::visible(name)));
     } else {
-        lines.push(text::held(name, &lock.holders, lock.waiters));
+        lines.push(text::held(name, &lock.holders, lock.delay.as_ref(), lock.waiters));
     }
     let leases: Vec<_> = lock.holders.iter().filter(|holder| holder.fencing_token != 0).collect();
     for lease in &leases {
@@ -129,7 +129,7 @@ fn table(locks: &[LockInfo], look: Look) -> String {
             [text::visible(&lock.lock_name), holder, token, ends_in, lock.waiters.to_string()]
         };
         if lock.holders.is_empty() {
-            rows.push(row(["-", "-", "-"].map(str::to_owned)));
+            rows.push(row(lock.delay.as_ref().map_or_else(|| ["-", "-", "-"].map(str::to_owned), delayed)));
         }
         rows.extend(lock.holders.iter().map(cells).map(row));
     }
@@ -179,6 +179,15 @@ fn lines_of(row: &[String; 5], widths: &[usize; 5]) -> Vec<String> {
         texts.collect::<String>().trim_end().to_owned()
     };
     (0..height).map(line).collect()
+}
+
+/// Of a lock that nobody holds: the token with which an operator makes it available.
+fn delayed(delay: &LockDelay) -> [String; 3] {
+    [
+        format!("(delay after {})", text::name(&delay.holder)),
+        delay.fencing_token.to_string(),
+        text::span(text::from_wire(delay.remaining.as_ref())),
+    ]
 }
 
 fn cells(holder: &LockHolder) -> [String; 3] {
@@ -257,6 +266,28 @@ mod tests {
         lock.holders[0].expires_in = None;
         assert_eq!(show(&lock), "a is held by classic client, without a TTL\n  newest token  7");
         assert_eq!(table(&[lock], Look::PLAIN).lines().last().unwrap(), "a     classic client  -      -        0");
+    }
+
+    #[test]
+    fn a_delay_is_shown_with_its_token() {
+        let delay = LockDelay {
+            remaining: Some(text::to_wire(Duration::from_secs(24))),
+            holder: "worker-7".to_owned(),
+            fencing_token: 7,
+        };
+        let lock = LockInfo {
+            lock_name: "a".to_owned(),
+            newest_token: 7,
+            previous_end: LeaseEnd::Released.into(),
+            delay: Some(delay),
+            ..Default::default()
+        };
+        let text = shown("a", &GetResponse { lock: Some(lock.clone()) });
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[0], "a is unavailable for another 24 s (delay after worker-7, token 7)");
+        assert_eq!(lines[1..], ["  newest token  7", "  the previous lease was released"]);
+        let text = table(&[lock], Look::PLAIN);
+        assert_eq!(text.lines().last().unwrap(), "a     (delay after worker-7)  7      24 s     0");
     }
 
     #[test]

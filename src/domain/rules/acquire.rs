@@ -37,7 +37,7 @@ impl Turn<'_> {
     /// The request has ended, so no transmission revives it. Nor does an attempt older than one that was refused:
     /// nobody listens to it any more.
     fn acquire_ended(&self, call: Call, terms: &Terms) -> Option<AcquireOutcome> {
-        let past = self.lock.ended.past(call.request, self.now)?;
+        let past = self.lock.past(call.request, self.now)?;
         match past.end {
             // mutant: refused try comes later
             RequestEnd::Refused(refused) => (call.attempt < refused).then_some(AcquireOutcome::Overtaken),
@@ -109,6 +109,8 @@ impl Turn<'_> {
             && self.lock.offer.is_none()
             // mutant: grant beside a classic client
             && self.classic.is_none()
+            // mutant: grant within a delay
+            && self.lock.delay.is_none()
         {
             return self.grant(request, Binding::first(call, self.replica), terms, candidate);
         }

@@ -1,6 +1,6 @@
 //! Effects of time: expiry, lapsed offers, hand-off, forgetting.
 
-use super::{LastLease, Offer, Turn};
+use super::{LastLease, Offer, Turn, delay::ended};
 use crate::domain::{
     command::Effect,
     ended::{Ended, RequestEnd},
@@ -23,6 +23,8 @@ impl Turn<'_> {
             self.abandon(at);
             self.end_lease(LeaseEnd::Expired, at);
         }
+        // mutant: delay never ends
+        self.apply_time_to_delay();
         if let Some(offer) = self.lock.offer.filter(|offer| offer.until <= self.now) {
             // mutant: offer counts as expiry
             self.lock.offer = None;
@@ -56,8 +58,9 @@ impl Turn<'_> {
         if self.classic.is_none() {
             return;
         }
+        // The classic client does not see a delay.
         // mutant: lease beside a classic client
-        self.end_lease(LeaseEnd::Revoked, self.now);
+        self.end_lease_at_once(LeaseEnd::Revoked, self.now);
         // mutant: offer beside a classic client
         self.withdraw_offer();
     }
@@ -87,11 +90,14 @@ impl Turn<'_> {
         if let Some(last) = &mut self.lock.last {
             last.at = last.at.min(self.now);
         }
+        if let Some(delay) = &mut self.lock.delay {
+            delay.heal(self.now);
+        }
         self.lock.ended.heal(self.now);
     }
 
     /// Removes dropped waiters whose time for a retry was over at `now`.
-    fn abandon(&mut self, now: StoreTime) {
+    pub(super) fn abandon(&mut self, now: StoreTime) {
         for _ in 0..OVERDUE_BATCH {
             let Some(queue) = &mut self.lock.queue else { break };
             let Some((request, waiter, at)) = queue.pop_abandoned(now) else { break };
@@ -120,13 +126,19 @@ impl Turn<'_> {
             self.lock.tombstones = Vec::new();
         }
         // The last lease is remembered as long as its request.
-        self.lock.last = self.lock.last.filter(|last| now < last.at.after(ENDED_MEMORY));
+        if self.lock.delay.is_none() {
+            self.lock.last = self.lock.last.filter(|last| now < last.at.after(ENDED_MEMORY));
+        }
     }
 
     /// Offers a free lock to the next waiter. Every command that frees the lock does this in the same turn, and so does
     /// any other command on the lock: a hand-off does not depend on a wake-up.
     pub(super) fn promote(&mut self) {
         if self.lock.lease.is_some() || self.lock.offer.is_some() || self.classic.is_some() {
+            return;
+        }
+        // mutant: offer within a delay
+        if self.lock.delay.is_some() {
             return;
         }
         let Some(queue) = &self.lock.queue else { return };
@@ -140,15 +152,10 @@ impl Turn<'_> {
         self.effects.push(Effect::LookAgain { replica, request, attempt });
     }
 
-    /// Ends the lease that holds the lock. The caller promotes.
-    pub(super) fn end_lease(&mut self, end: LeaseEnd, at: StoreTime) {
+    /// Ends the lease that holds the lock, without a delay after it. The caller promotes.
+    pub(super) fn end_lease_at_once(&mut self, end: LeaseEnd, at: StoreTime) {
         let Some(lease) = self.lock.lease.take() else { return };
-        self.lock.ended.push(Ended {
-            request: lease.request,
-            fingerprint: lease.terms.fingerprint,
-            end: RequestEnd::Lease(lease.lease_id, end),
-            at,
-        });
+        self.lock.ended.push(ended(&lease, end, at));
         self.lock.last = Some(LastLease { token: lease.token, end, at });
         self.effects.push(Effect::Ended { lease, end });
     }

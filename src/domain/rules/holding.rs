@@ -15,12 +15,14 @@ use crate::domain::{
 use std::time::Duration;
 
 impl Turn<'_> {
-    /// Releases a lease and offers the lock to the next waiter.
+    /// Releases a lease and offers the lock to the next waiter. Ends the `lock_delay` after a lease that has ended.
     pub(super) fn release(&mut self, lease_id: LeaseId) -> ReleaseOutcome {
         self.apply_time();
         // mutant: release without the lease id
         if self.held(lease_id).is_none() {
-            return ReleaseOutcome::Gone(self.gone(lease_id));
+            let gone = self.gone(lease_id);
+            self.end_lock_delay(lease_id);
+            return ReleaseOutcome::Gone(gone);
         }
         self.end_lease(LeaseEnd::Released, self.now);
         // mutant: release hands nothing over
@@ -92,16 +94,21 @@ impl Turn<'_> {
         }
     }
 
-    /// Revokes the lease with this token.
+    /// Revokes the lease with this token, or ends the delay after it. An operator knows better than a delay: it leaves
+    /// none, whatever its lease asked for.
     pub(super) fn force_release(&mut self, expected: FencingToken) -> RevokeOutcome {
         self.apply_time();
-        let Some(lease) = &self.lock.lease else { return RevokeOutcome::NotHeld };
+        let of_lease = self.lock.lease.as_ref().map(|lease| (lease.token, &lease.terms.holder));
+        let of_delay = self.lock.delay.as_ref().map(|delay| (delay.token, &delay.holder));
+        let Some((token, holder)) = of_lease.or(of_delay) else { return RevokeOutcome::NotHeld };
         // mutant: force release of any token
-        if lease.token != expected {
-            return RevokeOutcome::TokenMismatch(lease.token);
+        if token != expected {
+            return RevokeOutcome::TokenMismatch(token);
         }
-        let holder = lease.terms.holder.clone();
-        self.end_lease(LeaseEnd::Revoked, self.now);
+        let holder = holder.clone();
+        self.end_lease_at_once(LeaseEnd::Revoked, self.now);
+        // mutant: force release leaves a delay
+        self.end_delay(self.now);
         self.promote();
         RevokeOutcome::Revoked(holder)
     }
@@ -112,7 +119,7 @@ impl Turn<'_> {
 
     fn gone(&self, lease_id: LeaseId) -> Gone {
         let successor = self.lock.lease.as_ref().map(|lease| lease.token);
-        let fate = match (self.lock.ended.lease(lease_id, self.now), successor) {
+        let fate = match (self.lock.ended_lease(lease_id, self.now), successor) {
             (Some(end), _) => Fate::Ended(end),
             (None, Some(_)) => Fate::Superseded,
             (None, None) => Fate::Unknown,

@@ -1,8 +1,9 @@
-//! The part of a lock that survives its leader: the lease, the tombstones, and the requests that ended.
+//! The part of a lock that survives its leader: the lease or the delay after it, the tombstones, and the requests that
+//! ended.
 //!
 //! Offers and waiters do not: the servers that carry their calls present them again.
 
-use super::{LastLease, Lock, Tombstone};
+use super::{Delay, LastLease, Lock, Tombstone};
 use crate::domain::{
     ended::{Ended, RequestEnd},
     lease::Lease,
@@ -13,6 +14,12 @@ impl Lock {
     /// A lock with this lease and these tombstones, free of anything else.
     pub fn kept(lease: Option<Lease>, tombstones: Vec<Tombstone>) -> Self {
         Self { lease, tombstones, ..Self::default() }
+    }
+
+    /// The same lock, unavailable without a lease.
+    #[must_use]
+    pub fn delayed(self, delay: Delay) -> Self {
+        Self { last: delay.last(), delay: Some(Box::new(delay)), ..self }
     }
 
     /// Remembers a request that ended, and the token of its lease. What ended first is to be recalled first.
@@ -34,7 +41,7 @@ impl Lock {
     }
 
     /// The requests that ended after so many others had, with the tokens of their leases. One turn ends one lease at
-    /// most, so after each turn all tokens are known.
+    /// most, with the delay after it, so after each turn all tokens are known.
     pub fn ends_after(&self, ends: u64) -> impl Iterator<Item = (&Ended, Option<FencingToken>)> {
         self.ended.after(ends).map(|ended| {
             let of_lease = matches!(ended.end, RequestEnd::Lease(..));

@@ -7,6 +7,7 @@
 
 mod acquire;
 mod apply_time;
+mod delay;
 mod holding;
 mod kept;
 #[cfg(test)]
@@ -14,6 +15,7 @@ mod tests;
 mod view;
 mod waiting;
 
+pub use delay::Delay;
 pub use waiting::Next;
 
 use super::{
@@ -39,6 +41,8 @@ pub struct Lock {
     ended: EndedRequests,
     tombstones: Vec<Tombstone>,
     last: Option<LastLease>,
+    /// The lock is unavailable, although nobody holds it.
+    delay: Option<Box<Delay>>,
 }
 
 /// An offer of the lock to a waiter. It is not a lease: it has no token, and leaves no trace when it lapses.
@@ -129,7 +133,11 @@ impl Turn<'_> {
 impl Lock {
     /// Whether there is no state to keep.
     pub fn is_idle(&self) -> bool {
-        self.lease.is_none() && self.queue.is_none() && self.ended.is_empty() && self.tombstones.is_empty()
+        self.lease.is_none()
+            && self.queue.is_none()
+            && self.ended.is_empty()
+            && self.tombstones.is_empty()
+            && self.delay.is_none()
     }
 
     /// The lease that holds it, as of the last turn.
@@ -142,11 +150,12 @@ impl Lock {
         self.queue.is_some()
     }
 
-    /// What a server has to understand that holds its lease, and has its requests wait.
+    /// What a server has to understand that holds its lease, keeps its delay and has its requests wait.
     pub fn needs(&self) -> Features {
         let held = self.lease().map(|lease| &lease.terms);
         let waiting = self.queue.iter().flat_map(|queue| queue.terms());
-        held.into_iter().chain(waiting).map(Features::of_terms).fold(Features::NONE, Features::with)
+        let delayed = self.delay.as_ref().map_or(Features::NONE, |_| Delay::needs());
+        held.into_iter().chain(waiting).map(Features::of_terms).fold(delayed, Features::with)
     }
 
     /// An upper bound on how many requests are queued before this one: requests between that have left still count.
@@ -200,12 +209,15 @@ impl Lock {
         let tombstones = self.tombstones.iter().map(|tombstone| tombstone.until.after(Duration::from_micros(1))).min();
         let lease = self.lease.as_ref().map(|lease| lease.expires_at);
         let offer = self.offer.map(|offer| offer.until);
-        [lease, offer, queue, self.ended.next_due(), tombstones].into_iter().flatten().min()
+        let delay = self.delay.as_ref().map(|delay| delay.until());
+        [lease, offer, delay, queue, self.ended.next_due(), tombstones].into_iter().flatten().min()
     }
 
     /// Checks the invariants that hold between turns.
     pub fn check(&self) {
         assert!(self.lease.is_none() || self.offer.is_none(), "a lock that is held is not on offer");
+        let is_free = self.lease.is_none() && self.offer.is_none();
+        assert!(self.delay.is_none() || is_free, "a lock that is unavailable is neither held nor on offer");
         if let Some(offer) = self.offer {
             let waiter = self.queue.as_ref().and_then(|queue| queue.get(offer.request));
             assert!(

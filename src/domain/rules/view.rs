@@ -22,6 +22,7 @@ impl Lock {
                 None => self.last_ended(now).map(|(_, end)| end),
             },
             newest_token: self.newest_token(now),
+            delay: self.delay_at(now).filter(|delay| now < delay.until()).map(|delay| delay.view(now)),
         }
     }
 
@@ -30,9 +31,9 @@ impl Lock {
         self.live(now).map(|lease| lease.token).or(self.last_ended(now).map(|(token, _)| token))
     }
 
-    /// Whether it is held or has waiters.
+    /// Whether it is held, unavailable after a lease, or has waiters.
     pub fn is_in_use(&self, now: StoreTime) -> bool {
-        self.live(now).is_some() || self.waiters(now) > 0
+        self.live(now).is_some() || self.waiters(now) > 0 || self.delay_at(now).is_some_and(|delay| now < delay.until())
     }
 
     fn live(&self, now: StoreTime) -> Option<&Lease> {
@@ -47,6 +48,7 @@ impl Lock {
             (None, Some(last)) => (last.token, last.end, last.at),
             (None, None) => return None,
         };
+        let at = self.delay_at(now).map_or(at, |delay| delay.until());
         (now < at.after(ENDED_MEMORY)).then_some((token, end))
     }
 }
@@ -54,7 +56,8 @@ impl Lock {
 impl Turn<'_> {
     pub(super) fn contention(&self) -> Box<Contention> {
         let current = self.lock.lease.as_ref().map(|lease| holder_view(lease, self.now));
-        Box::new(Contention { current, classic: self.classic, waiters: self.lock.waiters(self.now) })
+        let delay = self.lock.delay.as_ref().map(|delay| delay.view(self.now));
+        Box::new(Contention { current, classic: self.classic, waiters: self.lock.waiters(self.now), delay })
     }
 }
 

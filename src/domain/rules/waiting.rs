@@ -136,7 +136,7 @@ impl Turn<'_> {
         let may_come = match bound {
             // A request that is bound to a newer attempt ignores the older one anyway.
             Some((unbound, attempt)) => unbound == Unbound::NotBound && attempt <= call.attempt,
-            None => self.lock.ended.request(request, self.now).is_none(),
+            None => self.lock.ended(request, self.now).is_none(),
         };
         // mutant: no mark
         if may_come {
@@ -185,7 +185,7 @@ impl Turn<'_> {
 
     /// The known outcome of a request: its end, or its lease.
     fn look_up(&self, request: RequestId, attempt: u32) -> Option<AcquireOutcome> {
-        if let Some(ended) = self.lock.ended.request(request, self.now) {
+        if let Some(ended) = self.lock.ended(request, self.now) {
             return Some(match ended.end {
                 RequestEnd::TimedOut => AcquireOutcome::TimedOut(self.contention()),
                 RequestEnd::Lease(..) | RequestEnd::Abandoned | RequestEnd::Refused(_) => AcquireOutcome::Ended,

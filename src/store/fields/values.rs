@@ -1,7 +1,7 @@
 //! Random values of fields.
 
 use crate::domain::{
-    lease::{LeaseEnd, MaxHold, Terms},
+    lease::{Delays, LeaseEnd, MaxHold, Terms},
     limits::TOKEN_END,
     name::{Holder, LockName, Metadata},
     time::StoreTime,
@@ -46,14 +46,20 @@ pub(crate) fn some_metadata() -> impl Strategy<Value = Metadata> {
 }
 
 pub(crate) fn some_terms() -> impl Strategy<Value = Terms> {
-    (any::<u64>(), some_span(), some_holder(), some_metadata(), any::<u64>(), option::of(some_span())).prop_map(
-        |(fingerprint, ttl, holder, metadata, min_token, max_hold)| Terms {
+    let bounds = (option::of(some_span()), option::of(some_delays()));
+    (any::<u64>(), some_span(), some_holder(), some_metadata(), any::<u64>(), bounds).prop_map(
+        |(fingerprint, ttl, holder, metadata, min_token, (max_hold, delays))| Terms {
             fingerprint,
             ttl,
             holder,
             metadata,
             min_token,
             max_hold: max_hold.and_then(MaxHold::new),
+            delays: delays.flatten(),
         },
     )
+}
+
+fn some_delays() -> impl Strategy<Value = Option<Box<Delays>>> {
+    (some_span(), some_span()).prop_map(|(min_hold, lock_delay)| Delays::new(min_hold, lock_delay))
 }

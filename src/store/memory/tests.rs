@@ -57,6 +57,7 @@ fn acquire(store: &MemoryStore, name: &LockName, ttl: Duration, min_token: u64) 
         metadata: Metadata::default(),
         min_token,
         max_hold: None,
+        delays: None,
     };
     let candidate =
         Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment: None };

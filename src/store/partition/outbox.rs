@@ -9,7 +9,7 @@ use crate::{
         binding::Binding,
         ids::{AttachmentId, ReplicaId},
         lease::{Lease, Terms},
-        rules::{Lock, Tombstone},
+        rules::{Delay, Lock, Tombstone},
         time::StoreTime,
         token::FencingToken,
     },
@@ -88,6 +88,7 @@ pub struct Before {
     ends: u64,
     lease: Option<Changing>,
     tombstones: Vec<Tombstone>,
+    delay: Option<Box<Delay>>,
 }
 
 /// What of a lease goes into its record and can change while the lease lasts.
@@ -119,7 +120,7 @@ impl Changing {
         let Lease {
             request: _,
             binding,
-            terms: Terms { fingerprint: _, ttl, holder: _, metadata: _, min_token: _, max_hold: _ },
+            terms: Terms { fingerprint: _, ttl, holder: _, metadata: _, min_token: _, max_hold: _, delays: _ },
             lease_id: _,
             grant_id: _,
             token,
@@ -151,7 +152,12 @@ impl Journal for Outbox {
     type Note = Note;
 
     fn before(&self, lock: &Lock) -> Before {
-        Before { ends: lock.ends(), lease: lock.lease().map(Changing::of), tombstones: lock.tombstones().to_vec() }
+        Before {
+            ends: lock.ends(),
+            lease: lock.lease().map(Changing::of),
+            tombstones: lock.tombstones().to_vec(),
+            delay: lock.delay().cloned().map(Box::new),
+        }
     }
 
     fn after(&mut self, number: usize, slot: &mut Slot<Note>, before: Before) {
@@ -165,8 +171,9 @@ impl Journal for Outbox {
                 ends.until = ends.until.max(ended.until());
             }
         }
-        let is_same =
-            before.lease == slot.lock.lease().map(Changing::of) && before.tombstones == slot.lock.tombstones();
+        let is_same = before.lease == slot.lock.lease().map(Changing::of)
+            && before.tombstones == slot.lock.tombstones()
+            && before.delay.as_deref() == slot.lock.delay();
         if is_same {
             return;
         }
@@ -193,8 +200,9 @@ fn bytes_of(slot: &Slot<Note>) -> usize {
         let pairs = lease.terms.metadata.pairs().map(|(key, value)| key.len() + value.len() + AROUND);
         lease.terms.holder.as_str().len() + pairs.sum::<usize>()
     });
+    let delay = slot.lock.delay().map_or(0, |delay| delay.holder.as_str().len());
     let tombstones = slot.lock.tombstones().len().min(record::lock::TOMBSTONES_MAX) * TOMBSTONE_BYTES;
-    LOCK_BYTES + slot.name.as_str().len() + texts + tombstones
+    LOCK_BYTES + slot.name.as_str().len() + texts + delay + tombstones
 }
 
 impl Partition<Outbox> {

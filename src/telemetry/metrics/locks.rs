@@ -45,6 +45,8 @@ label! {
         Draining = "draining",
         /// No token is left.
         TokensExhausted = "tokens_exhausted",
+        /// It asked for what classic clients would not see.
+        BesideClassic = "beside_classic",
         /// Servers of an earlier version do not know what it asked for.
         NotAllServers = "not_all_servers",
         /// The store cannot be reached.

@@ -42,12 +42,12 @@ fn number() -> impl Strategy<Value = u64> {
 fn acquire() -> impl Strategy<Value = v1::AcquireRequest> {
     let ids = (text(), text(), text(), any::<u32>(), number());
     let kinds = (any::<i32>(), prop_oneof![Just(0), any::<u32>()]);
-    let spans = (duration(), duration(), duration());
+    let spans = (duration(), duration(), duration(), duration());
     (ids, kinds, spans, proptest::collection::hash_map(text(), text(), 0..4)).prop_map(
         |(
             (lock_name, holder, request_id, attempt, min_token),
             (mode, permits),
-            (ttl, lock_delay, max_hold),
+            (ttl, lock_delay, min_hold, max_hold),
             metadata,
         )| {
             v1::AcquireRequest {
@@ -63,6 +63,7 @@ fn acquire() -> impl Strategy<Value = v1::AcquireRequest> {
                 mode: if permits % 2 == 0 { 0 } else { mode },
                 permits,
                 lock_delay,
+                min_hold,
                 max_hold,
             }
         },

@@ -8,6 +8,7 @@ use tonic::Code;
 use tonic_types::StatusExt;
 
 const TTL: Duration = Duration::from_secs(30);
+const BELOW_ZERO: prost_types::Duration = prost_types::Duration { seconds: 0, nanos: -1 };
 
 fn bytes(count: usize) -> String {
     "x".repeat(count)
@@ -70,7 +71,10 @@ fn beyond_limits() -> Vec<(&'static str, AcquireRequest)> {
         ("mode", AcquireRequest { mode: v1::LockMode::Shared.into(), ..acquire_request("a", TTL) }),
         ("mode", AcquireRequest { mode: 77, ..acquire_request("a", TTL) }),
         ("permits", AcquireRequest { permits: 1, ..acquire_request("a", TTL) }),
-        ("lock_delay", AcquireRequest { lock_delay: span(TTL), ..acquire_request("a", TTL) }),
+        ("lock_delay", AcquireRequest { lock_delay: span(limits::LOCK_DELAY_MAX + tick), ..acquire_request("a", TTL) }),
+        ("lock_delay", AcquireRequest { lock_delay: Some(BELOW_ZERO), ..acquire_request("a", TTL) }),
+        ("min_hold", AcquireRequest { min_hold: span(limits::MIN_HOLD_MAX + tick), ..acquire_request("a", TTL) }),
+        ("min_hold", AcquireRequest { min_hold: Some(BELOW_ZERO), ..acquire_request("a", TTL) }),
         ("max_hold", AcquireRequest { max_hold: span(TTL - tick), ..acquire_request("a", TTL) }),
         ("max_hold", AcquireRequest { max_hold: span(TTL - tick), ttl: None, ..acquire_request("a", TTL) }),
         ("max_hold", AcquireRequest { max_hold: span(limits::MAX_HOLD_MAX + tick), ..acquire_request("a", TTL) }),
@@ -106,6 +110,13 @@ async fn each_field_is_accepted_at_its_limit_and_refused_beyond() {
         AcquireRequest { max_hold: span(Duration::ZERO), ..acquire_request("no bound", TTL) },
         AcquireRequest { max_hold: span(TTL), ..acquire_request("shortest hold", TTL) },
         AcquireRequest { max_hold: span(limits::MAX_HOLD_MAX), ..acquire_request("longest hold", TTL) },
+        AcquireRequest {
+            min_hold: span(Duration::ZERO),
+            lock_delay: span(Duration::ZERO),
+            ..acquire_request("no delay", TTL)
+        },
+        AcquireRequest { min_hold: span(limits::MIN_HOLD_MAX), ..acquire_request("longest min_hold", TTL) },
+        AcquireRequest { lock_delay: span(limits::LOCK_DELAY_MAX), ..acquire_request("longest lock_delay", TTL) },
     ];
     for request in good {
         let lease = client.acquire_response(request.clone()).await;

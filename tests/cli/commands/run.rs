@@ -61,6 +61,24 @@ fn a_stuck_command_is_stopped_before_its_lock_was_held_for_max_hold() {
     server.run(&["run", "a", "--max-hold", "1", "true"]).expect(2).says("--max-hold");
 }
 
+/// As from cron on two machines.
+#[test]
+fn a_job_with_min_hold_runs_once_however_short_it_is() {
+    let server = Server::start();
+    let job = ["run", "nightly", "--min-hold", "1h", "--", "echo", "ran"];
+    assert_eq!(server.run(&job).expect(0).out, "ran\n");
+    let second = server.run(&job).expect(75);
+    assert_eq!(second.out, "");
+    assert!(second.err.contains("nightly is unavailable for another 59 min "), "{second:?}");
+    assert!(second.err.contains("(delay after "), "{second:?}");
+    let lock = &server.run(&["get", "nightly", "--json"]).json()["lock"];
+    let token = lock["delay"]["fencingToken"].as_str().unwrap();
+    server.run(&["force-release", "nightly", "--token", token, "--reason", "run it again"]).expect(0);
+    assert_eq!(server.run(&job).expect(0).out, "ran\n");
+    server.run(&["run", "a", "--lock-delay", "61s", "true"]).expect(64).says("lock_delay");
+    server.run(&["run", "a", "--min-hold", "1", "true"]).expect(2).says("--min-hold");
+}
+
 #[test]
 fn signals_are_forwarded() {
     let server = Server::start();

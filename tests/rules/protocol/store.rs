@@ -251,6 +251,7 @@ fn terms(request: u8, ttl: u64) -> Terms {
         metadata: Metadata::default(),
         min_token: 0,
         max_hold: None,
+        delays: None,
     }
 }
 

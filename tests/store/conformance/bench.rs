@@ -28,6 +28,9 @@ pub(crate) const WAITERS_MAX: usize = 16;
 pub(crate) trait Harness: Sized + Send + Sync {
     type Store: Store;
 
+    /// Whether classic clients share its locks.
+    const IS_SHARED: bool = false;
+
     /// An empty store with [`limits`], which notifies `notices`.
     async fn start() -> Self;
 
@@ -79,7 +82,15 @@ pub(crate) fn attachment(number: u128) -> AttachmentId {
 
 pub(crate) fn terms() -> Terms {
     let holder = Holder::new("holder".into()).unwrap();
-    Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0, max_hold: None }
+    Terms {
+        fingerprint: 7,
+        ttl: TTL,
+        holder,
+        metadata: Metadata::default(),
+        min_token: 0,
+        max_hold: None,
+        delays: None,
+    }
 }
 
 /// The first attempt of a request, without waiting.

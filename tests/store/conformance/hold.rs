@@ -8,10 +8,10 @@ use fencepost::testing::{
     domain::{
         command::{Acquire, Candidate, Command},
         ids::LeaseId,
-        lease::{LeaseEnd, MaxHold, Terms},
+        lease::{Delays, LeaseEnd, MaxHold, Terms},
         limits::ENDED_MEMORY,
         name::Reason,
-        outcome::{AcquireOutcome, Fate, Gone, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
+        outcome::{AcquireOutcome, Fate, Gone, Grant, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
         token::FencingToken,
     },
     store::Store,
@@ -190,4 +190,54 @@ pub(crate) async fn no_renewal_extends_a_lease_beyond_its_max_hold(bench: &Bench
     assert_eq!(renew(None).await, RenewOutcome::Lost(gone(Fate::Ended(LeaseEnd::Expired), None)));
     assert_eq!(RecordingNotices::take(&bench.notices().ended), [(attachment(10), LeaseEnd::Expired)]);
     assert_eq!(bench.acquire(2).await.previous_end, Some(LeaseEnd::Expired));
+}
+
+pub(crate) async fn a_lock_stays_unavailable_for_its_min_hold(bench: &Bench<impl Harness>) {
+    let terms = Terms { delays: Delays::new(2 * TTL, Duration::ZERO), ..terms() };
+    let Some(grant) = granted_with_delays(bench, 1, terms).await else { return };
+    bench.release(grant).await;
+    assert_eq!(bench.request(acquire(2)).await, AcquireOutcome::Queued);
+    bench.pass(TTL).await;
+    assert_eq!(left_of_delay(bench).await, Some(TTL));
+    assert!(matches!(bench.request(try_acquire(3)).await, AcquireOutcome::Contended(it) if it.delay.is_some()));
+    assert_eq!(bench.request(try_acquire(1)).await, AcquireOutcome::Ended, "its end is remembered as long");
+    bench.pass(TTL).await;
+    assert_eq!(left_of_delay(bench).await, None);
+    assert_eq!(granted(bench.claim(2).await).previous_end, Some(LeaseEnd::Released));
+}
+
+pub(crate) async fn a_late_release_or_an_operator_ends_a_lock_delay(bench: &Bench<impl Harness>) {
+    let lock_delay = Duration::from_secs(60);
+    let terms = Terms { delays: Delays::new(Duration::ZERO, lock_delay), ..terms() };
+    let delayed = async |number| {
+        let grant = granted_with_delays(bench, number, terms.clone()).await?;
+        bench.pass(TTL).await;
+        assert_eq!(left_of_delay(bench).await, Some(lock_delay));
+        Some(grant)
+    };
+    let Some(grant) = delayed(1).await else { return };
+    let expired = gone(Fate::Ended(LeaseEnd::Expired), None);
+    let late = bench.run::<ReleaseOutcome>(Command::Release(grant.lease_id));
+    assert_eq!(late.await, ReleaseOutcome::Gone(expired));
+    assert_eq!(left_of_delay(bench).await, None);
+    let grant = delayed(2).await.unwrap();
+    let force = Command::ForceRelease { expected: grant.token, reason: Reason::new("again".into()).unwrap() };
+    assert!(matches!(bench.run(force).await, RevokeOutcome::Revoked(_)));
+    assert_eq!(bench.acquire(3).await.previous_end, Some(LeaseEnd::Expired));
+}
+
+/// The grant; `None` if classic clients share the lock, which have the request refused.
+async fn granted_with_delays<H: Harness>(bench: &Bench<H>, number: u128, terms: Terms) -> Option<Grant> {
+    let outcome = bench.request(Acquire { terms, ..try_acquire(number) }).await;
+    if H::IS_SHARED {
+        assert_eq!(outcome, AcquireOutcome::DelaysBesideClassic);
+        granted(bench.request(try_acquire(number + 1)).await);
+        return None;
+    }
+    Some(granted(outcome))
+}
+
+/// How long the lock stays unavailable after its last lease.
+async fn left_of_delay(bench: &Bench<impl Harness>) -> Option<Duration> {
+    bench.view().await.delay.map(|delay| delay.left)
 }

@@ -82,6 +82,8 @@ macro_rules! every_store {
                 many_leases_are_renewed_together_each_with_its_own_outcome,
                 a_lease_may_be_attached_by_its_grant,
                 no_renewal_extends_a_lease_beyond_its_max_hold,
+                a_lock_stays_unavailable_for_its_min_hold,
+                a_late_release_or_an_operator_ends_a_lock_delay,
             }
             read {
                 a_view_shows_the_holder_and_the_last_end,

@@ -145,6 +145,8 @@ impl<N: Nodes, const SERVERS: usize, const SHARES: bool> QuorumHarness<N, SERVER
 impl<N: Nodes, const SERVERS: usize, const SHARES: bool> Harness for QuorumHarness<N, SERVERS, SHARES> {
     type Store = QuorumStore<Arc<N>>;
 
+    const IS_SHARED: bool = SHARES;
+
     async fn start() -> Self {
         let nodes = N::start();
         let members = (0..N::COUNT).map(|node| format!("node {node}").into()).collect();

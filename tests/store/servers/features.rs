@@ -2,10 +2,20 @@
 //! of the version before, which `make two-versions` runs.
 
 use crate::crowd::*;
-use fencepost::testing::domain::lease::MaxHold;
+use fencepost::testing::domain::lease::{Delays, MaxHold, Terms};
 
 /// Longer than anything here takes.
 const MAX_HOLD: Duration = Duration::from_secs(3_600);
+
+/// Of all that a server of the version before does not know.
+fn terms_to_refuse() -> [(&'static str, Terms); 2] {
+    let plain = || acquire(new_request(), TTL, false).terms;
+    let delays = Delays::new(MAX_HOLD, Duration::ZERO);
+    [
+        ("max_hold", Terms { max_hold: MaxHold::new(MAX_HOLD), ..plain() }),
+        ("min_hold or lock_delay", Terms { delays, ..plain() }),
+    ]
+}
 
 fn bounded(wait: bool) -> Acquire {
     let mut bounded = acquire(new_request(), TTL, wait);
@@ -37,9 +47,11 @@ async fn what_some_server_does_not_know_is_refused_until_it_is_gone() {
         sleep(Duration::from_millis(50)).await;
     }
     for name in (0..LOCKS).map(lock) {
-        let refused = first.store.acquire(&name, bounded(true)).await;
-        assert_eq!(refused, Err(StoreError::NotAllServers { feature: "max_hold", lacking: 1, all: 3 }));
-        assert!(refused.unwrap_err().is_nothing_done());
+        for (feature, terms) in terms_to_refuse() {
+            let refused = first.store.acquire(&name, Acquire { terms, ..bounded(true) }).await;
+            assert_eq!(refused, Err(StoreError::NotAllServers { feature, lacking: 1, all: 3 }));
+            assert!(refused.unwrap_err().is_nothing_done());
+        }
         let (_, grant) = take(first, &name).await;
         release(first, &(name, grant)).await;
     }
@@ -84,6 +96,24 @@ async fn a_server_that_knows_all_gets_partitions_before_one_that_does_not() {
     level(&servers[..2]).await;
     sleep(PATIENCE).await;
     assert_eq!(servers[2].store.leads(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_with_a_delay_goes_to_no_server_that_cannot_read_it() {
+    let (ways, mark, mut servers) = cluster(1).await;
+    let delay = 4 * PATIENCE;
+    for name in (0..LOCKS).map(lock) {
+        let mut delayed = acquire(new_request(), TTL, false);
+        delayed.terms.delays = Delays::new(delay, Duration::ZERO);
+        let grant = granted(servers[0].store.acquire(&name, delayed).await.unwrap());
+        release(&servers[0], &(name, grant)).await;
+    }
+    servers.push(start_old(&ways, &mark));
+    sleep(PATIENCE).await;
+    assert_eq!(servers[1].store.leads(), 0, "each partition has a lock with a delay");
+    sleep(delay).await;
+    old_leads(&servers, 1, 4).await;
+    assert_eq!(ways.new_to_silent.load(Ordering::Relaxed), 0);
 }
 
 /// An earlier server would not take the waiter over, and would give the lock to those who come later.

@@ -88,7 +88,7 @@ impl Oracle {
             }
             return self.time_out(request, now, effects);
         }
-        if self.lease.is_none() && self.offer.is_none() {
+        if self.lease.is_none() && self.offer.is_none() && self.pause.is_none() {
             return self.grant(request, attempt, vec![copy], lease, actual, effects);
         }
         if !wait {
@@ -106,7 +106,7 @@ impl Oracle {
 
     /// Other parameters with a known request id are refused. The model sends them for known ids only.
     fn acquire_other(&self, request: u8, attempt: u32) -> AcquireOutcome {
-        let ended = self.past.iter().any(|past| past.ends(request));
+        let ended = self.past.iter().any(|past| past.ends(request)) || self.is_paused_by(request);
         if self.has_tombstone(request, attempt, 0) || !ended && self.is_older_than_refused(request, attempt) {
             return AcquireOutcome::Overtaken;
         }
@@ -163,7 +163,7 @@ impl Oracle {
     }
 
     fn drop_call(&mut self, (request, attempt, copy): (u8, u32, u8), now: StoreTime, effects: &mut Vec<OracleEffect>) {
-        let mut known = self.past.iter().any(|past| past.ends(request));
+        let mut known = self.past.iter().any(|past| past.ends(request)) || self.is_paused_by(request);
         if let Some(held) = self.lease.as_mut().filter(|held| held.request == request) {
             let bound = attempt == held.attempt && unbind(&mut held.calls, copy);
             known = bound || attempt < held.attempt;
@@ -202,7 +202,9 @@ impl Oracle {
     }
 
     fn outcome_of_past(&self, request: u8, now: StoreTime) -> Option<AcquireOutcome> {
-        let past = self.past.iter().find(|past| past.ends(request))?;
+        let Some(past) = self.past.iter().find(|past| past.ends(request)) else {
+            return self.is_paused_by(request).then_some(AcquireOutcome::Ended);
+        };
         Some(match past.how {
             How::TimedOut => AcquireOutcome::TimedOut(self.contention(now)),
             How::Held(..) | How::Abandoned | How::Refused(_) => AcquireOutcome::Ended,
@@ -260,6 +262,7 @@ impl Oracle {
         let mut known = self.clone();
         known.apply_time(now, &mut Vec::new());
         known.past.iter().any(|it| it.ends(request))
+            || known.is_paused_by(request)
             || known.lease.as_ref().is_some_and(|it| it.request == request)
             || known.queue.iter().any(|it| it.request == request)
     }

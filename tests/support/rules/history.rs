@@ -1,6 +1,6 @@
 //! Guarantees that can be checked on the answers alone, without a model of the lock.
 
-use super::{Step, lease_number, oracle::Actual, request_number};
+use super::{Step, delays, lease_number, oracle::Actual, request_number};
 use fencepost::testing::domain::{
     command::{Effect, Outcome},
     lease::LeaseEnd,
@@ -35,6 +35,16 @@ pub(super) struct History {
     highest_token: u64,
     granted: u32,
     facts: Vec<Fact>,
+    delay: Option<Delay>,
+}
+
+/// A lock that is granted to nobody after a lease.
+#[derive(Clone, Debug)]
+struct Delay {
+    request: u8,
+    lease: u32,
+    min_hold_over: StoreTime,
+    lock_delay_over: StoreTime,
 }
 
 impl History {
@@ -46,7 +56,13 @@ impl History {
         // After a step back of the clock, times in the future count as now.
         self.facts.iter_mut().for_each(|fact| fact.at = fact.at.min(actual.now));
         self.facts.retain(|fact| actual.now < fact.at.after(MEMORY));
+        if let Some(delay) = &mut self.delay {
+            let (min_hold, lock_delay) = delays(delay.request);
+            delay.min_hold_over = delay.min_hold_over.min(actual.now.after(min_hold));
+            delay.lock_delay_over = delay.lock_delay_over.min(actual.now.after(lock_delay));
+        }
         let ended = self.check_ends(actual);
+        self.follow_delay(step, actual);
         match actual.answer {
             Outcome::Acquire(outcome) => self.check_acquire(step, outcome, actual),
             Outcome::Release(outcome) => {
@@ -64,16 +80,40 @@ impl History {
             }
             Outcome::Revoke(outcome) => {
                 let revoked = matches!(outcome, RevokeOutcome::Revoked(_));
-                assert_eq!(
-                    revoked,
-                    ended.contains(&LeaseEnd::Revoked),
-                    "each revocation ends a lease and reports that"
-                );
+                let delayed = self.delay.take();
+                if revoked {
+                    assert!(ended.contains(&LeaseEnd::Revoked) || delayed.is_some(), "a revocation ends something");
+                } else {
+                    assert!(!ended.contains(&LeaseEnd::Revoked), "each revocation is reported");
+                    self.delay = delayed;
+                }
             }
             Outcome::Renew(_) | Outcome::View(_) | Outcome::Done => {}
         }
         let granted = actual.effects.iter().filter(|effect| **effect == Effect::Granted).count();
         assert!(granted == 0 || matches!(actual.answer, Outcome::Acquire(AcquireOutcome::Granted(_))));
+    }
+
+    /// Notes the delay after a lease that ends, and that its holder has stopped; checks that nothing is granted within.
+    fn follow_delay(&mut self, step: Step, actual: &Actual<'_>) {
+        for effect in actual.effects {
+            let Effect::Ended { lease, end } = effect else { continue };
+            let (request, at) = (request_number(lease.request), actual.now);
+            let at = if *end == LeaseEnd::Expired { lease.expires_at } else { at };
+            let (min_hold, lock_delay) = delays(request);
+            let lock_delay_over = if *end == LeaseEnd::Released { at } else { at.after(lock_delay) };
+            let (lease, min_hold_over) = (lease_number(lease.lease_id), lease.granted_at.min(at).after(min_hold));
+            self.delay = Some(Delay { request, lease, min_hold_over, lock_delay_over });
+        }
+        let Some(delay) = &mut self.delay else { return };
+        if matches!(step, Step::Release { lease } if lease == delay.lease) {
+            delay.lock_delay_over = delay.lock_delay_over.min(actual.now);
+        }
+        if delay.min_hold_over.max(delay.lock_delay_over) <= actual.now {
+            self.delay = None;
+        } else {
+            assert!(!actual.effects.contains(&Effect::Granted), "nothing is granted within a delay");
+        }
     }
 
     /// Each end is reported once, for the lease that held the lock.

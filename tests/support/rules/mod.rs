@@ -120,6 +120,17 @@ pub(crate) fn max_hold(request: u8) -> Option<Duration> {
     [None, None, None, Some(7), None, Some(12)][usize::from(request) % 6].map(Duration::from_secs)
 }
 
+/// How long the lock stays unavailable after a request's grant, and after its lease if the holder does not release it.
+pub(crate) fn delays(request: u8) -> (Duration, Duration) {
+    let (min_hold, lock_delay) = match request % 12 {
+        6 => (7, 0),
+        7 => (0, 4),
+        8 => (14, 5),
+        _ => (0, 0),
+    };
+    (Duration::from_secs(min_hold), Duration::from_secs(lock_delay))
+}
+
 /// An id with the number in its first digits, which `Debug` prints.
 fn id(number: u32) -> Uuid {
     Uuid::from_u128(u128::from(number) << 104)
@@ -216,7 +227,8 @@ impl World {
         let view = self.lock.view(self.now);
         let seen = self.oracle.seen(self.now);
         assert_eq!(view, seen, "the view matches the state");
-        assert_eq!(self.lock.is_in_use(self.now), seen.current.is_some() || seen.waiters > 0);
+        let is_in_use = seen.current.is_some() || seen.delay.is_some() || seen.waiters > 0;
+        assert_eq!(self.lock.is_in_use(self.now), is_in_use);
         let status = |token: u64| view.token_status(FencingToken::new(token).unwrap());
         let Some(newest) = seen.newest_token.map(FencingToken::get) else {
             assert_eq!(status(START), TokenStatus::Unknown);

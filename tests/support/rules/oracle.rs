@@ -2,13 +2,13 @@
 //! calls that request the lock.
 
 use super::{
-    Step, holder,
-    state::{CLAIM, GRACE, Holding, How, MEMORY, OracleEffect, Past, State, WINDOW, Waiting, end_number},
+    Step, delays, holder,
+    state::{CLAIM, GRACE, Holding, How, MEMORY, OracleEffect, Past, Pause, State, WINDOW, Waiting, end_number},
 };
 use fencepost::testing::domain::{
     command::{Effects, Outcome},
     lease::LeaseEnd,
-    outcome::{Contention, Fate, Gone, LockView, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
+    outcome::{Contention, DelayView, Fate, Gone, LockView, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
     time::StoreTime,
     token::FencingToken,
 };
@@ -31,6 +31,7 @@ pub(super) struct Oracle {
     pub(super) past: Vec<Past>,
     pub(super) last: Option<(FencingToken, LeaseEnd, StoreTime)>,
     pub(super) tombstones: Vec<(u8, u32, u8, StoreTime)>,
+    pub(super) pause: Option<Pause>,
 }
 
 impl Oracle {
@@ -58,7 +59,13 @@ impl Oracle {
         match step {
             Step::Release { lease } => {
                 if !self.holds(lease) {
-                    return Outcome::Release(ReleaseOutcome::Gone(self.gone(lease)));
+                    let gone = self.gone(lease);
+                    if let Some(pause) = self.pause.as_mut().filter(|pause| pause.lease == lease) {
+                        pause.unless_released = pause.unless_released.min(now);
+                        self.resume(now);
+                        self.offer_to_next(now, effects);
+                    }
+                    return Outcome::Release(ReleaseOutcome::Gone(gone));
                 }
                 self.end(LeaseEnd::Released, now, effects);
                 self.offer_to_next(now, effects);
@@ -83,16 +90,26 @@ impl Oracle {
                 }
                 Outcome::Done
             }
-            Step::ForceRelease { right } => Outcome::Revoke(match &self.lease {
-                None => RevokeOutcome::NotHeld,
-                Some(held) if !right => RevokeOutcome::TokenMismatch(held.token),
-                Some(held) => {
-                    let holder = holder(held.request);
-                    self.end(LeaseEnd::Revoked, now, effects);
-                    self.offer_to_next(now, effects);
-                    RevokeOutcome::Revoked(holder)
-                }
-            }),
+            Step::ForceRelease { right } => {
+                let held = self.lease.as_ref().map(|held| (held.token, held.request));
+                let kept = held.or(self.pause.as_ref().map(|pause| (pause.token, pause.request)));
+                Outcome::Revoke(match kept {
+                    None => RevokeOutcome::NotHeld,
+                    Some((token, _)) if !right => RevokeOutcome::TokenMismatch(token),
+                    Some((_, request)) => {
+                        if self.lease.is_some() {
+                            self.end(LeaseEnd::Revoked, now, effects);
+                            self.pause = None;
+                        }
+                        if let Some(pause) = &mut self.pause {
+                            (pause.at_least, pause.unless_released) = (now, now);
+                        }
+                        self.resume(now);
+                        self.offer_to_next(now, effects);
+                        RevokeOutcome::Revoked(holder(request))
+                    }
+                })
+            }
             _ => self.expect_of_call(step, actual, effects),
         }
     }
@@ -133,6 +150,7 @@ impl Oracle {
         if let Some(end) = self.lease.as_ref().map(|held| held.end).filter(|end| *end <= now) {
             self.end(LeaseEnd::Expired, end, effects);
         }
+        self.resume(now);
         if let Some((request, _)) = self.offer.take_if(|(_, until)| *until <= now) {
             self.waiting(request).state = State::Missed;
         }
@@ -146,7 +164,7 @@ impl Oracle {
         });
         self.past.append(&mut abandoned);
         self.past.retain(|it| now < it.at.after(MEMORY));
-        self.last = self.last.filter(|(_, _, at)| now < at.after(MEMORY));
+        self.last = self.last.filter(|(_, _, at)| self.pause.is_some() || now < at.after(MEMORY));
         self.tombstones.retain(|(.., until)| now <= *until);
         self.offer_to_next(now, effects);
     }
@@ -166,11 +184,16 @@ impl Oracle {
         self.tombstones.iter_mut().for_each(|tombstone| tombstone.3 = tombstone.3.min(now.after(WINDOW)));
         self.past.iter_mut().for_each(|past| past.at = past.at.min(now));
         self.last = self.last.map(|(token, end, at)| (token, end, at.min(now)));
+        if let Some(pause) = &mut self.pause {
+            let (min_hold, lock_delay) = delays(pause.request);
+            pause.at_least = pause.at_least.min(now.after(min_hold));
+            pause.unless_released = pause.unless_released.min(now.after(lock_delay));
+        }
     }
 
     /// Offers a free lock to the first waiter that is not skipped.
     pub(super) fn offer_to_next(&mut self, now: StoreTime, effects: &mut Vec<OracleEffect>) {
-        if self.lease.is_some() || self.offer.is_some() {
+        if self.lease.is_some() || self.offer.is_some() || self.pause.is_some() {
             return;
         }
         if let Some(next) = self.queue.iter().find(|it| it.state == State::Live) {
@@ -184,6 +207,31 @@ impl Oracle {
         effects.push(OracleEffect::Ended(held.lease, end_number(end)));
         self.last = Some((held.token, end, at));
         self.past.push(Past { request: held.request, how: How::Held(held.lease, end), at });
+        let (min_hold, lock_delay) = delays(held.request);
+        let pause = Pause {
+            request: held.request,
+            lease: held.lease,
+            token: held.token,
+            how: end,
+            at_least: held.since.min(at).after(min_hold),
+            unless_released: if end == LeaseEnd::Released { at } else { at.after(lock_delay) },
+        };
+        self.pause = Some(pause).filter(|pause| at < pause.end());
+    }
+
+    /// Ends a pause that is over. Its lease is remembered from then on.
+    fn resume(&mut self, now: StoreTime) {
+        if let Some(pause) = self.pause.take_if(|pause| pause.end() <= now) {
+            let (how, at) = (How::Held(pause.lease, pause.how), pause.end());
+            self.past.retain(|past| past.how != how);
+            self.past.push(Past { request: pause.request, how, at });
+            self.last = Some((pause.token, pause.how, at));
+        }
+    }
+
+    /// Whether the lock is unavailable after a lease of this request.
+    pub(super) fn is_paused_by(&self, request: u8) -> bool {
+        self.pause.as_ref().is_some_and(|pause| pause.request == request)
     }
 
     pub(super) fn waiting(&mut self, request: u8) -> &mut Waiting {
@@ -200,6 +248,8 @@ impl Oracle {
             How::Held(it, end) if it == lease => Some(end),
             _ => None,
         });
+        let paused = self.pause.as_ref().filter(|pause| pause.lease == lease).map(|pause| pause.how);
+        let remembered = remembered.or(paused);
         let unknown = if successor.is_some() { Fate::Superseded } else { Fate::Unknown };
         Gone { fate: remembered.map_or(unknown, Fate::Ended), successor }
     }
@@ -209,7 +259,14 @@ impl Oracle {
             current: self.lease.as_ref().map(|held| held.view(now)),
             classic: None,
             waiters: self.queue.len(),
+            delay: self.delay(now),
         })
+    }
+
+    fn delay(&self, now: StoreTime) -> Option<DelayView> {
+        let Pause { request, token, .. } = self.pause.as_ref()?;
+        let left = self.pause.as_ref()?.end().since(now);
+        Some(DelayView { holder: holder(*request), token: *token, left })
     }
 
     /// The expected view.
@@ -223,6 +280,7 @@ impl Oracle {
             waiters: seen.queue.len(),
             previous_end: current.map_or(last.map(|(_, end, _)| end), |held| held.before),
             newest_token: current.map(|held| held.token).or(last.map(|(token, _, _)| token)),
+            delay: seen.delay(now),
         }
     }
 
@@ -232,7 +290,8 @@ impl Oracle {
             State::Gone(until) => Some(until),
             _ => None,
         });
-        positions.chain(self.lease.as_ref().map(|it| it.end)).chain(self.offer.map(|it| it.1)).min()
+        let pause = self.pause.as_ref().map(Pause::end);
+        positions.chain(self.lease.as_ref().map(|it| it.end)).chain(self.offer.map(|it| it.1)).chain(pause).min()
     }
 
     /// When anything next expires, the memory of an end included.
@@ -244,11 +303,16 @@ impl Oracle {
             _ => None,
         });
         let rest = self.lease.as_ref().map(|it| it.end).into_iter().chain(self.offer.map(|it| it.1));
-        past.chain(tombstones).chain(changes).chain(rest).filter(|edge| now < *edge).min()
+        let pause = self.pause.as_ref().map(Pause::end);
+        past.chain(tombstones).chain(changes).chain(rest).chain(pause).filter(|edge| now < *edge).min()
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.lease.is_none() && self.past.is_empty() && self.tombstones.is_empty()
+        self.queue.is_empty()
+            && self.lease.is_none()
+            && self.past.is_empty()
+            && self.tombstones.is_empty()
+            && self.pause.is_none()
     }
 
     pub(super) fn leases(&self) -> Vec<u32> {
@@ -256,6 +320,13 @@ impl Oracle {
             How::Held(lease, _) => Some(lease),
             _ => None,
         });
-        self.lease.as_ref().map(|held| held.lease).into_iter().chain(past).collect()
+        let paused = self.pause.as_ref().map(|pause| pause.lease);
+        let mut leases: Vec<_> = self.lease.as_ref().map(|held| held.lease).into_iter().chain(paused).collect();
+        for lease in past {
+            if !leases.contains(&lease) {
+                leases.push(lease);
+            }
+        }
+        leases
     }
 }

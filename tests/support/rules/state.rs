@@ -52,6 +52,25 @@ pub(super) struct Holding {
     pub(super) attachment_attempt: u32,
 }
 
+/// The lock is unavailable after a lease.
+#[derive(Clone, Debug)]
+pub(super) struct Pause {
+    pub(super) request: u8,
+    pub(super) lease: u32,
+    pub(super) token: FencingToken,
+    pub(super) how: LeaseEnd,
+    /// Whatever the holder does.
+    pub(super) at_least: StoreTime,
+    /// Until the holder says that it has stopped.
+    pub(super) unless_released: StoreTime,
+}
+
+impl Pause {
+    pub(super) fn end(&self) -> StoreTime {
+        self.at_least.max(self.unless_released)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
     Held(u32, LeaseEnd),

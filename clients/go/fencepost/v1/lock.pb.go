@@ -43,7 +43,11 @@
 //   DEADLINE_EXCEEDED    DEADLINE_OVER      The deadline of the call is over: it may or may not have taken effect.
 //                                           Repeat with the same ids.
 //   FAILED_PRECONDITION  NOT_ALL_SERVERS    Nothing was done: some servers of the store are of a version that does not
-//                                           know max_hold. Tell an operator to upgrade them, or leave it out.
+//                                           know a field of the request, which the message names. Tell an operator to
+//                                           upgrade them, or leave it out.
+//   FAILED_PRECONDITION  BESIDE_CLASSIC     Nothing was done: clients that use Redis directly share the lock (a server
+//                                           with --classic-prefix), and do not see min_hold and lock_delay. Leave them
+//                                           out.
 //   FAILED_PRECONDITION  TOKENS_EXHAUSTED   No token is left for the lock: a clock or a min_token was centuries ahead.
 //                                           Tell an operator.
 //   DATA_LOSS            STORE_CORRUPT      Redis contains data that this server did not write, or that another version
@@ -340,7 +344,7 @@ func (x RenewResponse_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RenewResponse_Outcome.Descriptor instead.
 func (RenewResponse_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{7, 0}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{8, 0}
 }
 
 type Detached_Reason int32
@@ -395,7 +399,7 @@ func (x Detached_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Detached_Reason.Descriptor instead.
 func (Detached_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{20, 0}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{21, 0}
 }
 
 type WatchResponse_Kind int32
@@ -463,7 +467,7 @@ func (x WatchResponse_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WatchResponse_Kind.Descriptor instead.
 func (WatchResponse_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{34, 0}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{35, 0}
 }
 
 type CheckTokenResponse_Status int32
@@ -522,7 +526,7 @@ func (x CheckTokenResponse_Status) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CheckTokenResponse_Status.Descriptor instead.
 func (CheckTokenResponse_Status) EnumDescriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{36, 0}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{37, 0}
 }
 
 type AcquireRequest struct {
@@ -563,15 +567,24 @@ type AcquireRequest struct {
 	Mode LockMode `protobuf:"varint,9,opt,name=mode,proto3,enum=fencepost.v1.LockMode" json:"mode,omitempty"`
 	// For LOCK_MODE_SEMAPHORE. Not supported yet: must be 0.
 	Permits uint32 `protobuf:"varint,10,opt,name=permits,proto3" json:"permits,omitempty"`
-	// How long the lock stays unavailable after this lease, unless the lease is released. Not supported yet: must be
-	// absent or 0.
+	// How long the lock stays unavailable after this lease if its holder does not release it: if it expires, or is
+	// revoked because its stream ended. For a store that cannot compare tokens, in which a holder that has lost its lease
+	// may still be writing; where tokens are compared, it adds nothing. 0 (the default) to 60 s. A Release with the
+	// lease_id, however late, ends it: the old holder has stopped. So does ForceRelease, with the token of the lease.
+	// All servers of the store have to know it, as with max_hold.
 	LockDelay *durationpb.Duration `protobuf:"bytes,11,opt,name=lock_delay,json=lockDelay,proto3" json:"lock_delay,omitempty"`
 	// The longest time to hold the lock, with all renewals: a bound on holders that are stuck and whose clients go on
 	// renewing. At least the TTL, at most 7 days; absent or 0: no bound. No renewal extends the lease beyond it. Near it,
 	// the grant or the renewal answers the shorter time that is left, and then the lease ends as EXPIRED. Time in which
 	// no server leads the lock does not count, as for a TTL. All servers of the store have to know it, else the request
 	// fails with FAILED_PRECONDITION (NOT_ALL_SERVERS).
-	MaxHold       *durationpb.Duration `protobuf:"bytes,12,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"`
+	MaxHold *durationpb.Duration `protobuf:"bytes,12,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"`
+	// How long the lock stays unavailable after this grant, however the lease ends. For jobs that many machines start at
+	// one time by clocks that differ: the first one runs it, and the others find the lock unavailable although it took
+	// 10 ms. Choose more than the clocks may differ, and less than the time between two starts. 0 (the default) to 24 h.
+	// Release does not end it; ForceRelease with the token of the lease does. All servers of the store have to know it,
+	// as with max_hold.
+	MinHold       *durationpb.Duration `protobuf:"bytes,15,opt,name=min_hold,json=minHold,proto3" json:"min_hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -690,6 +703,13 @@ func (x *AcquireRequest) GetMaxHold() *durationpb.Duration {
 	return nil
 }
 
+func (x *AcquireRequest) GetMinHold() *durationpb.Duration {
+	if x != nil {
+		return x.MinHold
+	}
+	return nil
+}
+
 type AcquireResponse struct {
 	state   protoimpl.MessageState  `protogen:"open.v1"`
 	Outcome AcquireResponse_Outcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=fencepost.v1.AcquireResponse_Outcome" json:"outcome,omitempty"`
@@ -705,11 +725,13 @@ type AcquireResponse struct {
 	// With ACQUIRED: how the previous lease of the lock ended. For any value but RELEASED, check for unfinished work of
 	// its holder.
 	PreviousEnd LeaseEnd `protobuf:"varint,4,opt,name=previous_end,json=previousEnd,proto3,enum=fencepost.v1.LeaseEnd" json:"previous_end,omitempty"`
-	// With CONTENDED and TIMED_OUT: the holders of the lock. Empty while the lock is being offered to the next waiter.
-	// Today at most one; handle any number, because shared locks and permits will have several holders.
+	// With CONTENDED and TIMED_OUT: the holders of the lock. Empty while the lock is being offered to the next waiter, and
+	// if delay is set. Today at most one; handle any number, because shared locks and permits will have several holders.
 	Holders []*LockHolder `protobuf:"bytes,5,rep,name=holders,proto3" json:"holders,omitempty"`
 	// With CONTENDED and TIMED_OUT: the number of waiting requests, without this one.
-	Waiters       uint32 `protobuf:"varint,6,opt,name=waiters,proto3" json:"waiters,omitempty"`
+	Waiters uint32 `protobuf:"varint,6,opt,name=waiters,proto3" json:"waiters,omitempty"`
+	// With CONTENDED and TIMED_OUT: why nobody gets the lock, if nobody holds it.
+	Delay         *LockDelay `protobuf:"bytes,8,opt,name=delay,proto3" json:"delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -786,6 +808,77 @@ func (x *AcquireResponse) GetWaiters() uint32 {
 	return 0
 }
 
+func (x *AcquireResponse) GetDelay() *LockDelay {
+	if x != nil {
+		return x.Delay
+	}
+	return nil
+}
+
+// A lock that nobody holds, and that nobody gets yet: the request of its last lease asked for min_hold or lock_delay.
+type LockDelay struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How long the lock stays unavailable.
+	Remaining *durationpb.Duration `protobuf:"bytes,1,opt,name=remaining,proto3" json:"remaining,omitempty"`
+	// The label of the holder of that lease.
+	Holder string `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
+	// The token of that lease. ForceRelease with it makes the lock available.
+	FencingToken  uint64 `protobuf:"varint,3,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LockDelay) Reset() {
+	*x = LockDelay{}
+	mi := &file_fencepost_v1_lock_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockDelay) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockDelay) ProtoMessage() {}
+
+func (x *LockDelay) ProtoReflect() protoreflect.Message {
+	mi := &file_fencepost_v1_lock_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockDelay.ProtoReflect.Descriptor instead.
+func (*LockDelay) Descriptor() ([]byte, []int) {
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *LockDelay) GetRemaining() *durationpb.Duration {
+	if x != nil {
+		return x.Remaining
+	}
+	return nil
+}
+
+func (x *LockDelay) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *LockDelay) GetFencingToken() uint64 {
+	if x != nil {
+		return x.FencingToken
+	}
+	return 0
+}
+
 // One grant of a lock, as its holder sees it.
 type Lease struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -809,7 +902,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[2]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +914,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[2]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +927,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{2}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Lease) GetLockName() string {
@@ -896,7 +989,7 @@ type LockHolder struct {
 
 func (x *LockHolder) Reset() {
 	*x = LockHolder{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[3]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -908,7 +1001,7 @@ func (x *LockHolder) String() string {
 func (*LockHolder) ProtoMessage() {}
 
 func (x *LockHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[3]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -921,7 +1014,7 @@ func (x *LockHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockHolder.ProtoReflect.Descriptor instead.
 func (*LockHolder) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{3}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *LockHolder) GetHolder() string {
@@ -985,7 +1078,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[4]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +1090,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[4]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +1103,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{4}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ReleaseRequest) GetLockName() string {
@@ -1041,7 +1134,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[5]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1053,7 +1146,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[5]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1066,7 +1159,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{5}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ReleaseResponse) GetEnd() LeaseEnd {
@@ -1098,7 +1191,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[6]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1110,7 +1203,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[6]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1123,7 +1216,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{6}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RenewRequest) GetLockName() string {
@@ -1167,7 +1260,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[7]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1272,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[7]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1285,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{7}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RenewResponse) GetOutcome() RenewResponse_Outcome {
@@ -1252,7 +1345,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[8]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1357,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[8]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1370,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{8}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *KeepAliveRequest) GetMessage() isKeepAliveRequest_Message {
@@ -1350,7 +1443,7 @@ type AttachLeases struct {
 
 func (x *AttachLeases) Reset() {
 	*x = AttachLeases{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[9]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1455,7 @@ func (x *AttachLeases) String() string {
 func (*AttachLeases) ProtoMessage() {}
 
 func (x *AttachLeases) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[9]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1468,7 @@ func (x *AttachLeases) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachLeases.ProtoReflect.Descriptor instead.
 func (*AttachLeases) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{9}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AttachLeases) GetLeases() []*LeaseAttachment {
@@ -1408,7 +1501,7 @@ type LeaseAttachment struct {
 
 func (x *LeaseAttachment) Reset() {
 	*x = LeaseAttachment{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[10]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1513,7 @@ func (x *LeaseAttachment) String() string {
 func (*LeaseAttachment) ProtoMessage() {}
 
 func (x *LeaseAttachment) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[10]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1526,7 @@ func (x *LeaseAttachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAttachment.ProtoReflect.Descriptor instead.
 func (*LeaseAttachment) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{10}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LeaseAttachment) GetHandle() uint32 {
@@ -1480,7 +1573,7 @@ type DetachLeases struct {
 
 func (x *DetachLeases) Reset() {
 	*x = DetachLeases{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[11]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1585,7 @@ func (x *DetachLeases) String() string {
 func (*DetachLeases) ProtoMessage() {}
 
 func (x *DetachLeases) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[11]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1598,7 @@ func (x *DetachLeases) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachLeases.ProtoReflect.Descriptor instead.
 func (*DetachLeases) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{11}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DetachLeases) GetHandles() []uint32 {
@@ -1525,7 +1618,7 @@ type BeatAnswer struct {
 
 func (x *BeatAnswer) Reset() {
 	*x = BeatAnswer{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[12]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1537,7 +1630,7 @@ func (x *BeatAnswer) String() string {
 func (*BeatAnswer) ProtoMessage() {}
 
 func (x *BeatAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[12]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1550,7 +1643,7 @@ func (x *BeatAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatAnswer.ProtoReflect.Descriptor instead.
 func (*BeatAnswer) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{12}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *BeatAnswer) GetBeat() uint64 {
@@ -1581,7 +1674,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[13]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +1686,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[13]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +1699,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{13}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *KeepAliveResponse) GetMessage() isKeepAliveResponse_Message {
@@ -1746,7 +1839,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[14]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +1851,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[14]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +1864,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{14}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Beat) GetBeat() uint64 {
@@ -1802,7 +1895,7 @@ type RenewedLeases struct {
 
 func (x *RenewedLeases) Reset() {
 	*x = RenewedLeases{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[15]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1814,7 +1907,7 @@ func (x *RenewedLeases) String() string {
 func (*RenewedLeases) ProtoMessage() {}
 
 func (x *RenewedLeases) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[15]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1827,7 +1920,7 @@ func (x *RenewedLeases) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewedLeases.ProtoReflect.Descriptor instead.
 func (*RenewedLeases) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{15}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RenewedLeases) GetTtl() *durationpb.Duration {
@@ -1853,7 +1946,7 @@ type Attached struct {
 
 func (x *Attached) Reset() {
 	*x = Attached{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[16]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1865,7 +1958,7 @@ func (x *Attached) String() string {
 func (*Attached) ProtoMessage() {}
 
 func (x *Attached) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[16]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1878,7 +1971,7 @@ func (x *Attached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attached.ProtoReflect.Descriptor instead.
 func (*Attached) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{16}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Attached) GetLeases() []*RenewedLeases {
@@ -1900,7 +1993,7 @@ type Renewed struct {
 
 func (x *Renewed) Reset() {
 	*x = Renewed{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[17]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1912,7 +2005,7 @@ func (x *Renewed) String() string {
 func (*Renewed) ProtoMessage() {}
 
 func (x *Renewed) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[17]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1925,7 +2018,7 @@ func (x *Renewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renewed.ProtoReflect.Descriptor instead.
 func (*Renewed) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{17}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Renewed) GetBeat() uint64 {
@@ -1956,7 +2049,7 @@ type Lost struct {
 
 func (x *Lost) Reset() {
 	*x = Lost{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[18]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2061,7 @@ func (x *Lost) String() string {
 func (*Lost) ProtoMessage() {}
 
 func (x *Lost) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[18]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +2074,7 @@ func (x *Lost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lost.ProtoReflect.Descriptor instead.
 func (*Lost) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{18}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Lost) GetHandle() uint32 {
@@ -2015,7 +2108,7 @@ type AtRisk struct {
 
 func (x *AtRisk) Reset() {
 	*x = AtRisk{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[19]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2027,7 +2120,7 @@ func (x *AtRisk) String() string {
 func (*AtRisk) ProtoMessage() {}
 
 func (x *AtRisk) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[19]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2040,7 +2133,7 @@ func (x *AtRisk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtRisk.ProtoReflect.Descriptor instead.
 func (*AtRisk) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{19}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AtRisk) GetHandles() []uint32 {
@@ -2062,7 +2155,7 @@ type Detached struct {
 
 func (x *Detached) Reset() {
 	*x = Detached{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[20]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2074,7 +2167,7 @@ func (x *Detached) String() string {
 func (*Detached) ProtoMessage() {}
 
 func (x *Detached) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[20]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2087,7 +2180,7 @@ func (x *Detached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Detached.ProtoReflect.Descriptor instead.
 func (*Detached) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{20}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Detached) GetHandle() uint32 {
@@ -2114,7 +2207,7 @@ type Draining struct {
 
 func (x *Draining) Reset() {
 	*x = Draining{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[21]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2126,7 +2219,7 @@ func (x *Draining) String() string {
 func (*Draining) ProtoMessage() {}
 
 func (x *Draining) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[21]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2139,7 +2232,7 @@ func (x *Draining) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Draining.ProtoReflect.Descriptor instead.
 func (*Draining) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{21}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Draining) GetGrace() *durationpb.Duration {
@@ -2171,7 +2264,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[22]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2183,7 +2276,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[22]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2196,7 +2289,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{22}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SessionRequest) GetOperation() uint64 {
@@ -2345,7 +2438,7 @@ type SessionAcquire struct {
 
 func (x *SessionAcquire) Reset() {
 	*x = SessionAcquire{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[23]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2357,7 +2450,7 @@ func (x *SessionAcquire) String() string {
 func (*SessionAcquire) ProtoMessage() {}
 
 func (x *SessionAcquire) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[23]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +2463,7 @@ func (x *SessionAcquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionAcquire.ProtoReflect.Descriptor instead.
 func (*SessionAcquire) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{23}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SessionAcquire) GetRequest() *AcquireRequest {
@@ -2406,7 +2499,7 @@ type CancelOperation struct {
 
 func (x *CancelOperation) Reset() {
 	*x = CancelOperation{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[24]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2418,7 +2511,7 @@ func (x *CancelOperation) String() string {
 func (*CancelOperation) ProtoMessage() {}
 
 func (x *CancelOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[24]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2431,7 +2524,7 @@ func (x *CancelOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperation.ProtoReflect.Descriptor instead.
 func (*CancelOperation) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{24}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CancelOperation) GetOperation() uint64 {
@@ -2467,7 +2560,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[25]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2479,7 +2572,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[25]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2492,7 +2585,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{25}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SessionResponse) GetOperation() uint64 {
@@ -2716,7 +2809,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[26]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2728,7 +2821,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[26]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2741,7 +2834,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{26}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Waiting) GetAhead() uint32 {
@@ -2768,7 +2861,7 @@ type OperationError struct {
 
 func (x *OperationError) Reset() {
 	*x = OperationError{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[27]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2780,7 +2873,7 @@ func (x *OperationError) String() string {
 func (*OperationError) ProtoMessage() {}
 
 func (x *OperationError) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[27]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2793,7 +2886,7 @@ func (x *OperationError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationError.ProtoReflect.Descriptor instead.
 func (*OperationError) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{27}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *OperationError) GetCode() int32 {
@@ -2827,7 +2920,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[28]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2839,7 +2932,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[28]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2852,7 +2945,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{28}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetRequest) GetLockName() string {
@@ -2871,7 +2964,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[29]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2883,7 +2976,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[29]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2896,7 +2989,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{29}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetResponse) GetLock() *LockInfo {
@@ -2910,22 +3003,24 @@ func (x *GetResponse) GetLock() *LockInfo {
 type LockInfo struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	LockName string                 `protobuf:"bytes,1,opt,name=lock_name,json=lockName,proto3" json:"lock_name,omitempty"`
-	// The holders; empty if the lock is not held. Today at most one; handle any number, as in AcquireResponse.
+	// The holders; empty if the lock is not held (see delay). Today at most one; handle any number, as in AcquireResponse.
 	Holders []*LockHolder `protobuf:"bytes,2,rep,name=holders,proto3" json:"holders,omitempty"`
 	// The number of waiting requests.
 	Waiters uint32 `protobuf:"varint,3,opt,name=waiters,proto3" json:"waiters,omitempty"`
 	// How the last lease before the current one ended.
 	PreviousEnd LeaseEnd `protobuf:"varint,4,opt,name=previous_end,json=previousEnd,proto3,enum=fencepost.v1.LeaseEnd" json:"previous_end,omitempty"`
 	// The highest token granted for the lock; 0 if none is remembered. It is remembered during the lease and for 10 s
-	// after its end.
-	NewestToken   uint64 `protobuf:"varint,5,opt,name=newest_token,json=newestToken,proto3" json:"newest_token,omitempty"`
+	// after its end, or after the delay that follows.
+	NewestToken uint64 `protobuf:"varint,5,opt,name=newest_token,json=newestToken,proto3" json:"newest_token,omitempty"`
+	// Why nobody gets the lock, if nobody holds it.
+	Delay         *LockDelay `protobuf:"bytes,9,opt,name=delay,proto3" json:"delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LockInfo) Reset() {
 	*x = LockInfo{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[30]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2937,7 +3032,7 @@ func (x *LockInfo) String() string {
 func (*LockInfo) ProtoMessage() {}
 
 func (x *LockInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[30]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2950,7 +3045,7 @@ func (x *LockInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockInfo.ProtoReflect.Descriptor instead.
 func (*LockInfo) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{30}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LockInfo) GetLockName() string {
@@ -2988,6 +3083,13 @@ func (x *LockInfo) GetNewestToken() uint64 {
 	return 0
 }
 
+func (x *LockInfo) GetDelay() *LockDelay {
+	if x != nil {
+		return x.Delay
+	}
+	return nil
+}
+
 type ListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only locks whose names begin with this: at most 512 bytes, empty for all.
@@ -3003,7 +3105,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[31]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3015,7 +3117,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[31]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3028,7 +3130,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{31}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListRequest) GetPrefix() string {
@@ -3063,7 +3165,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[32]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3075,7 +3177,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[32]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3088,7 +3190,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{32}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListResponse) GetLocks() []*LockInfo {
@@ -3115,7 +3217,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[33]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3127,7 +3229,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[33]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3140,7 +3242,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{33}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WatchRequest) GetPrefix() string {
@@ -3170,7 +3272,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[34]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3182,7 +3284,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[34]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3195,7 +3297,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{34}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WatchResponse) GetKind() WatchResponse_Kind {
@@ -3259,7 +3361,7 @@ type CheckTokenRequest struct {
 
 func (x *CheckTokenRequest) Reset() {
 	*x = CheckTokenRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[35]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3271,7 +3373,7 @@ func (x *CheckTokenRequest) String() string {
 func (*CheckTokenRequest) ProtoMessage() {}
 
 func (x *CheckTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[35]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3284,7 +3386,7 @@ func (x *CheckTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTokenRequest.ProtoReflect.Descriptor instead.
 func (*CheckTokenRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{35}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CheckTokenRequest) GetLockName() string {
@@ -3312,7 +3414,7 @@ type CheckTokenResponse struct {
 
 func (x *CheckTokenResponse) Reset() {
 	*x = CheckTokenResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[36]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3324,7 +3426,7 @@ func (x *CheckTokenResponse) String() string {
 func (*CheckTokenResponse) ProtoMessage() {}
 
 func (x *CheckTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[36]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3337,7 +3439,7 @@ func (x *CheckTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTokenResponse.ProtoReflect.Descriptor instead.
 func (*CheckTokenResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{36}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CheckTokenResponse) GetStatus() CheckTokenResponse_Status {
@@ -3358,7 +3460,7 @@ var File_fencepost_v1_lock_proto protoreflect.FileDescriptor
 
 const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\n" +
-	"\x17fencepost/v1/lock.proto\x12\ffencepost.v1\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc1\x04\n" +
+	"\x17fencepost/v1/lock.proto\x12\ffencepost.v1\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\"\xf7\x04\n" +
 	"\x0eAcquireRequest\x12\x1b\n" +
 	"\tlock_name\x18\x01 \x01(\tR\blockName\x12\x16\n" +
 	"\x06holder\x18\x02 \x01(\tR\x06holder\x12+\n" +
@@ -3374,22 +3476,28 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	" \x01(\rR\apermits\x128\n" +
 	"\n" +
 	"lock_delay\x18\v \x01(\v2\x19.google.protobuf.DurationR\tlockDelay\x124\n" +
-	"\bmax_hold\x18\f \x01(\v2\x19.google.protobuf.DurationR\amaxHold\x1a;\n" +
+	"\bmax_hold\x18\f \x01(\v2\x19.google.protobuf.DurationR\amaxHold\x124\n" +
+	"\bmin_hold\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\aminHold\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa4\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd3\x03\n" +
 	"\x0fAcquireResponse\x12?\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2%.fencepost.v1.AcquireResponse.OutcomeR\aoutcome\x12)\n" +
 	"\x05lease\x18\x02 \x01(\v2\x13.fencepost.v1.LeaseR\x05lease\x124\n" +
 	"\bheld_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\aheldFor\x129\n" +
 	"\fprevious_end\x18\x04 \x01(\x0e2\x16.fencepost.v1.LeaseEndR\vpreviousEnd\x122\n" +
 	"\aholders\x18\x05 \x03(\v2\x18.fencepost.v1.LockHolderR\aholders\x12\x18\n" +
-	"\awaiters\x18\x06 \x01(\rR\awaiters\"f\n" +
+	"\awaiters\x18\x06 \x01(\rR\awaiters\x12-\n" +
+	"\x05delay\x18\b \x01(\v2\x17.fencepost.v1.LockDelayR\x05delay\"f\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10OUTCOME_ACQUIRED\x10\x01\x12\x15\n" +
 	"\x11OUTCOME_CONTENDED\x10\x02\x12\x15\n" +
-	"\x11OUTCOME_TIMED_OUT\x10\x03\"\xac\x01\n" +
+	"\x11OUTCOME_TIMED_OUT\x10\x03\"\x81\x01\n" +
+	"\tLockDelay\x127\n" +
+	"\tremaining\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\tremaining\x12\x16\n" +
+	"\x06holder\x18\x02 \x01(\tR\x06holder\x12#\n" +
+	"\rfencing_token\x18\x03 \x01(\x04R\ffencingToken\"\xac\x01\n" +
 	"\x05Lease\x12\x1b\n" +
 	"\tlock_name\x18\x01 \x01(\tR\blockName\x12\x19\n" +
 	"\blease_id\x18\x02 \x01(\tR\aleaseId\x12\x19\n" +
@@ -3527,13 +3635,14 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"GetRequest\x12\x1b\n" +
 	"\tlock_name\x18\x01 \x01(\tR\blockName\"9\n" +
 	"\vGetResponse\x12*\n" +
-	"\x04lock\x18\x01 \x01(\v2\x16.fencepost.v1.LockInfoR\x04lock\"\xd3\x01\n" +
+	"\x04lock\x18\x01 \x01(\v2\x16.fencepost.v1.LockInfoR\x04lock\"\x82\x02\n" +
 	"\bLockInfo\x12\x1b\n" +
 	"\tlock_name\x18\x01 \x01(\tR\blockName\x122\n" +
 	"\aholders\x18\x02 \x03(\v2\x18.fencepost.v1.LockHolderR\aholders\x12\x18\n" +
 	"\awaiters\x18\x03 \x01(\rR\awaiters\x129\n" +
 	"\fprevious_end\x18\x04 \x01(\x0e2\x16.fencepost.v1.LeaseEndR\vpreviousEnd\x12!\n" +
-	"\fnewest_token\x18\x05 \x01(\x04R\vnewestToken\"a\n" +
+	"\fnewest_token\x18\x05 \x01(\x04R\vnewestToken\x12-\n" +
+	"\x05delay\x18\t \x01(\v2\x17.fencepost.v1.LockDelayR\x05delay\"a\n" +
 	"\vListRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
@@ -3610,7 +3719,7 @@ func file_fencepost_v1_lock_proto_rawDescGZIP() []byte {
 }
 
 var file_fencepost_v1_lock_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_fencepost_v1_lock_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_fencepost_v1_lock_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_fencepost_v1_lock_proto_goTypes = []any{
 	(LockMode)(0),                  // 0: fencepost.v1.LockMode
 	(LeaseEnd)(0),                  // 1: fencepost.v1.LeaseEnd
@@ -3621,137 +3730,142 @@ var file_fencepost_v1_lock_proto_goTypes = []any{
 	(CheckTokenResponse_Status)(0), // 6: fencepost.v1.CheckTokenResponse.Status
 	(*AcquireRequest)(nil),         // 7: fencepost.v1.AcquireRequest
 	(*AcquireResponse)(nil),        // 8: fencepost.v1.AcquireResponse
-	(*Lease)(nil),                  // 9: fencepost.v1.Lease
-	(*LockHolder)(nil),             // 10: fencepost.v1.LockHolder
-	(*ReleaseRequest)(nil),         // 11: fencepost.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),        // 12: fencepost.v1.ReleaseResponse
-	(*RenewRequest)(nil),           // 13: fencepost.v1.RenewRequest
-	(*RenewResponse)(nil),          // 14: fencepost.v1.RenewResponse
-	(*KeepAliveRequest)(nil),       // 15: fencepost.v1.KeepAliveRequest
-	(*AttachLeases)(nil),           // 16: fencepost.v1.AttachLeases
-	(*LeaseAttachment)(nil),        // 17: fencepost.v1.LeaseAttachment
-	(*DetachLeases)(nil),           // 18: fencepost.v1.DetachLeases
-	(*BeatAnswer)(nil),             // 19: fencepost.v1.BeatAnswer
-	(*KeepAliveResponse)(nil),      // 20: fencepost.v1.KeepAliveResponse
-	(*Beat)(nil),                   // 21: fencepost.v1.Beat
-	(*RenewedLeases)(nil),          // 22: fencepost.v1.RenewedLeases
-	(*Attached)(nil),               // 23: fencepost.v1.Attached
-	(*Renewed)(nil),                // 24: fencepost.v1.Renewed
-	(*Lost)(nil),                   // 25: fencepost.v1.Lost
-	(*AtRisk)(nil),                 // 26: fencepost.v1.AtRisk
-	(*Detached)(nil),               // 27: fencepost.v1.Detached
-	(*Draining)(nil),               // 28: fencepost.v1.Draining
-	(*SessionRequest)(nil),         // 29: fencepost.v1.SessionRequest
-	(*SessionAcquire)(nil),         // 30: fencepost.v1.SessionAcquire
-	(*CancelOperation)(nil),        // 31: fencepost.v1.CancelOperation
-	(*SessionResponse)(nil),        // 32: fencepost.v1.SessionResponse
-	(*Waiting)(nil),                // 33: fencepost.v1.Waiting
-	(*OperationError)(nil),         // 34: fencepost.v1.OperationError
-	(*GetRequest)(nil),             // 35: fencepost.v1.GetRequest
-	(*GetResponse)(nil),            // 36: fencepost.v1.GetResponse
-	(*LockInfo)(nil),               // 37: fencepost.v1.LockInfo
-	(*ListRequest)(nil),            // 38: fencepost.v1.ListRequest
-	(*ListResponse)(nil),           // 39: fencepost.v1.ListResponse
-	(*WatchRequest)(nil),           // 40: fencepost.v1.WatchRequest
-	(*WatchResponse)(nil),          // 41: fencepost.v1.WatchResponse
-	(*CheckTokenRequest)(nil),      // 42: fencepost.v1.CheckTokenRequest
-	(*CheckTokenResponse)(nil),     // 43: fencepost.v1.CheckTokenResponse
-	nil,                            // 44: fencepost.v1.AcquireRequest.MetadataEntry
-	nil,                            // 45: fencepost.v1.LockHolder.MetadataEntry
-	(*durationpb.Duration)(nil),    // 46: google.protobuf.Duration
-	(*anypb.Any)(nil),              // 47: google.protobuf.Any
+	(*LockDelay)(nil),              // 9: fencepost.v1.LockDelay
+	(*Lease)(nil),                  // 10: fencepost.v1.Lease
+	(*LockHolder)(nil),             // 11: fencepost.v1.LockHolder
+	(*ReleaseRequest)(nil),         // 12: fencepost.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),        // 13: fencepost.v1.ReleaseResponse
+	(*RenewRequest)(nil),           // 14: fencepost.v1.RenewRequest
+	(*RenewResponse)(nil),          // 15: fencepost.v1.RenewResponse
+	(*KeepAliveRequest)(nil),       // 16: fencepost.v1.KeepAliveRequest
+	(*AttachLeases)(nil),           // 17: fencepost.v1.AttachLeases
+	(*LeaseAttachment)(nil),        // 18: fencepost.v1.LeaseAttachment
+	(*DetachLeases)(nil),           // 19: fencepost.v1.DetachLeases
+	(*BeatAnswer)(nil),             // 20: fencepost.v1.BeatAnswer
+	(*KeepAliveResponse)(nil),      // 21: fencepost.v1.KeepAliveResponse
+	(*Beat)(nil),                   // 22: fencepost.v1.Beat
+	(*RenewedLeases)(nil),          // 23: fencepost.v1.RenewedLeases
+	(*Attached)(nil),               // 24: fencepost.v1.Attached
+	(*Renewed)(nil),                // 25: fencepost.v1.Renewed
+	(*Lost)(nil),                   // 26: fencepost.v1.Lost
+	(*AtRisk)(nil),                 // 27: fencepost.v1.AtRisk
+	(*Detached)(nil),               // 28: fencepost.v1.Detached
+	(*Draining)(nil),               // 29: fencepost.v1.Draining
+	(*SessionRequest)(nil),         // 30: fencepost.v1.SessionRequest
+	(*SessionAcquire)(nil),         // 31: fencepost.v1.SessionAcquire
+	(*CancelOperation)(nil),        // 32: fencepost.v1.CancelOperation
+	(*SessionResponse)(nil),        // 33: fencepost.v1.SessionResponse
+	(*Waiting)(nil),                // 34: fencepost.v1.Waiting
+	(*OperationError)(nil),         // 35: fencepost.v1.OperationError
+	(*GetRequest)(nil),             // 36: fencepost.v1.GetRequest
+	(*GetResponse)(nil),            // 37: fencepost.v1.GetResponse
+	(*LockInfo)(nil),               // 38: fencepost.v1.LockInfo
+	(*ListRequest)(nil),            // 39: fencepost.v1.ListRequest
+	(*ListResponse)(nil),           // 40: fencepost.v1.ListResponse
+	(*WatchRequest)(nil),           // 41: fencepost.v1.WatchRequest
+	(*WatchResponse)(nil),          // 42: fencepost.v1.WatchResponse
+	(*CheckTokenRequest)(nil),      // 43: fencepost.v1.CheckTokenRequest
+	(*CheckTokenResponse)(nil),     // 44: fencepost.v1.CheckTokenResponse
+	nil,                            // 45: fencepost.v1.AcquireRequest.MetadataEntry
+	nil,                            // 46: fencepost.v1.LockHolder.MetadataEntry
+	(*durationpb.Duration)(nil),    // 47: google.protobuf.Duration
+	(*anypb.Any)(nil),              // 48: google.protobuf.Any
 }
 var file_fencepost_v1_lock_proto_depIdxs = []int32{
-	46, // 0: fencepost.v1.AcquireRequest.ttl:type_name -> google.protobuf.Duration
-	46, // 1: fencepost.v1.AcquireRequest.wait_timeout:type_name -> google.protobuf.Duration
-	44, // 2: fencepost.v1.AcquireRequest.metadata:type_name -> fencepost.v1.AcquireRequest.MetadataEntry
+	47, // 0: fencepost.v1.AcquireRequest.ttl:type_name -> google.protobuf.Duration
+	47, // 1: fencepost.v1.AcquireRequest.wait_timeout:type_name -> google.protobuf.Duration
+	45, // 2: fencepost.v1.AcquireRequest.metadata:type_name -> fencepost.v1.AcquireRequest.MetadataEntry
 	0,  // 3: fencepost.v1.AcquireRequest.mode:type_name -> fencepost.v1.LockMode
-	46, // 4: fencepost.v1.AcquireRequest.lock_delay:type_name -> google.protobuf.Duration
-	46, // 5: fencepost.v1.AcquireRequest.max_hold:type_name -> google.protobuf.Duration
-	2,  // 6: fencepost.v1.AcquireResponse.outcome:type_name -> fencepost.v1.AcquireResponse.Outcome
-	9,  // 7: fencepost.v1.AcquireResponse.lease:type_name -> fencepost.v1.Lease
-	46, // 8: fencepost.v1.AcquireResponse.held_for:type_name -> google.protobuf.Duration
-	1,  // 9: fencepost.v1.AcquireResponse.previous_end:type_name -> fencepost.v1.LeaseEnd
-	10, // 10: fencepost.v1.AcquireResponse.holders:type_name -> fencepost.v1.LockHolder
-	46, // 11: fencepost.v1.Lease.ttl:type_name -> google.protobuf.Duration
-	46, // 12: fencepost.v1.LockHolder.ttl:type_name -> google.protobuf.Duration
-	46, // 13: fencepost.v1.LockHolder.expires_in:type_name -> google.protobuf.Duration
-	46, // 14: fencepost.v1.LockHolder.held_since:type_name -> google.protobuf.Duration
-	45, // 15: fencepost.v1.LockHolder.metadata:type_name -> fencepost.v1.LockHolder.MetadataEntry
-	1,  // 16: fencepost.v1.ReleaseResponse.end:type_name -> fencepost.v1.LeaseEnd
-	46, // 17: fencepost.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
-	3,  // 18: fencepost.v1.RenewResponse.outcome:type_name -> fencepost.v1.RenewResponse.Outcome
-	46, // 19: fencepost.v1.RenewResponse.ttl:type_name -> google.protobuf.Duration
-	46, // 20: fencepost.v1.RenewResponse.held_for:type_name -> google.protobuf.Duration
-	1,  // 21: fencepost.v1.RenewResponse.end:type_name -> fencepost.v1.LeaseEnd
-	16, // 22: fencepost.v1.KeepAliveRequest.attach:type_name -> fencepost.v1.AttachLeases
-	18, // 23: fencepost.v1.KeepAliveRequest.detach:type_name -> fencepost.v1.DetachLeases
-	19, // 24: fencepost.v1.KeepAliveRequest.answer:type_name -> fencepost.v1.BeatAnswer
-	17, // 25: fencepost.v1.AttachLeases.leases:type_name -> fencepost.v1.LeaseAttachment
-	21, // 26: fencepost.v1.KeepAliveResponse.beat:type_name -> fencepost.v1.Beat
-	23, // 27: fencepost.v1.KeepAliveResponse.attached:type_name -> fencepost.v1.Attached
-	24, // 28: fencepost.v1.KeepAliveResponse.renewed:type_name -> fencepost.v1.Renewed
-	25, // 29: fencepost.v1.KeepAliveResponse.lost:type_name -> fencepost.v1.Lost
-	26, // 30: fencepost.v1.KeepAliveResponse.at_risk:type_name -> fencepost.v1.AtRisk
-	27, // 31: fencepost.v1.KeepAliveResponse.detached:type_name -> fencepost.v1.Detached
-	28, // 32: fencepost.v1.KeepAliveResponse.draining:type_name -> fencepost.v1.Draining
-	46, // 33: fencepost.v1.Beat.next_in:type_name -> google.protobuf.Duration
-	46, // 34: fencepost.v1.RenewedLeases.ttl:type_name -> google.protobuf.Duration
-	22, // 35: fencepost.v1.Attached.leases:type_name -> fencepost.v1.RenewedLeases
-	22, // 36: fencepost.v1.Renewed.leases:type_name -> fencepost.v1.RenewedLeases
-	1,  // 37: fencepost.v1.Lost.end:type_name -> fencepost.v1.LeaseEnd
-	4,  // 38: fencepost.v1.Detached.reason:type_name -> fencepost.v1.Detached.Reason
-	46, // 39: fencepost.v1.Draining.grace:type_name -> google.protobuf.Duration
-	30, // 40: fencepost.v1.SessionRequest.acquire:type_name -> fencepost.v1.SessionAcquire
-	11, // 41: fencepost.v1.SessionRequest.release:type_name -> fencepost.v1.ReleaseRequest
-	13, // 42: fencepost.v1.SessionRequest.renew:type_name -> fencepost.v1.RenewRequest
-	31, // 43: fencepost.v1.SessionRequest.cancel:type_name -> fencepost.v1.CancelOperation
-	16, // 44: fencepost.v1.SessionRequest.attach:type_name -> fencepost.v1.AttachLeases
-	18, // 45: fencepost.v1.SessionRequest.detach:type_name -> fencepost.v1.DetachLeases
-	19, // 46: fencepost.v1.SessionRequest.answer:type_name -> fencepost.v1.BeatAnswer
-	7,  // 47: fencepost.v1.SessionAcquire.request:type_name -> fencepost.v1.AcquireRequest
-	8,  // 48: fencepost.v1.SessionResponse.acquire:type_name -> fencepost.v1.AcquireResponse
-	12, // 49: fencepost.v1.SessionResponse.release:type_name -> fencepost.v1.ReleaseResponse
-	14, // 50: fencepost.v1.SessionResponse.renew:type_name -> fencepost.v1.RenewResponse
-	34, // 51: fencepost.v1.SessionResponse.error:type_name -> fencepost.v1.OperationError
-	33, // 52: fencepost.v1.SessionResponse.waiting:type_name -> fencepost.v1.Waiting
-	21, // 53: fencepost.v1.SessionResponse.beat:type_name -> fencepost.v1.Beat
-	23, // 54: fencepost.v1.SessionResponse.attached:type_name -> fencepost.v1.Attached
-	24, // 55: fencepost.v1.SessionResponse.renewed:type_name -> fencepost.v1.Renewed
-	25, // 56: fencepost.v1.SessionResponse.lost:type_name -> fencepost.v1.Lost
-	26, // 57: fencepost.v1.SessionResponse.at_risk:type_name -> fencepost.v1.AtRisk
-	27, // 58: fencepost.v1.SessionResponse.detached:type_name -> fencepost.v1.Detached
-	28, // 59: fencepost.v1.SessionResponse.draining:type_name -> fencepost.v1.Draining
-	47, // 60: fencepost.v1.OperationError.details:type_name -> google.protobuf.Any
-	37, // 61: fencepost.v1.GetResponse.lock:type_name -> fencepost.v1.LockInfo
-	10, // 62: fencepost.v1.LockInfo.holders:type_name -> fencepost.v1.LockHolder
-	1,  // 63: fencepost.v1.LockInfo.previous_end:type_name -> fencepost.v1.LeaseEnd
-	37, // 64: fencepost.v1.ListResponse.locks:type_name -> fencepost.v1.LockInfo
-	5,  // 65: fencepost.v1.WatchResponse.kind:type_name -> fencepost.v1.WatchResponse.Kind
-	6,  // 66: fencepost.v1.CheckTokenResponse.status:type_name -> fencepost.v1.CheckTokenResponse.Status
-	7,  // 67: fencepost.v1.LockService.Acquire:input_type -> fencepost.v1.AcquireRequest
-	11, // 68: fencepost.v1.LockService.Release:input_type -> fencepost.v1.ReleaseRequest
-	13, // 69: fencepost.v1.LockService.Renew:input_type -> fencepost.v1.RenewRequest
-	15, // 70: fencepost.v1.LockService.KeepAlive:input_type -> fencepost.v1.KeepAliveRequest
-	29, // 71: fencepost.v1.LockService.Session:input_type -> fencepost.v1.SessionRequest
-	35, // 72: fencepost.v1.LockService.Get:input_type -> fencepost.v1.GetRequest
-	38, // 73: fencepost.v1.LockService.List:input_type -> fencepost.v1.ListRequest
-	40, // 74: fencepost.v1.LockService.Watch:input_type -> fencepost.v1.WatchRequest
-	42, // 75: fencepost.v1.LockService.CheckToken:input_type -> fencepost.v1.CheckTokenRequest
-	8,  // 76: fencepost.v1.LockService.Acquire:output_type -> fencepost.v1.AcquireResponse
-	12, // 77: fencepost.v1.LockService.Release:output_type -> fencepost.v1.ReleaseResponse
-	14, // 78: fencepost.v1.LockService.Renew:output_type -> fencepost.v1.RenewResponse
-	20, // 79: fencepost.v1.LockService.KeepAlive:output_type -> fencepost.v1.KeepAliveResponse
-	32, // 80: fencepost.v1.LockService.Session:output_type -> fencepost.v1.SessionResponse
-	36, // 81: fencepost.v1.LockService.Get:output_type -> fencepost.v1.GetResponse
-	39, // 82: fencepost.v1.LockService.List:output_type -> fencepost.v1.ListResponse
-	41, // 83: fencepost.v1.LockService.Watch:output_type -> fencepost.v1.WatchResponse
-	43, // 84: fencepost.v1.LockService.CheckToken:output_type -> fencepost.v1.CheckTokenResponse
-	76, // [76:85] is the sub-list for method output_type
-	67, // [67:76] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	47, // 4: fencepost.v1.AcquireRequest.lock_delay:type_name -> google.protobuf.Duration
+	47, // 5: fencepost.v1.AcquireRequest.max_hold:type_name -> google.protobuf.Duration
+	47, // 6: fencepost.v1.AcquireRequest.min_hold:type_name -> google.protobuf.Duration
+	2,  // 7: fencepost.v1.AcquireResponse.outcome:type_name -> fencepost.v1.AcquireResponse.Outcome
+	10, // 8: fencepost.v1.AcquireResponse.lease:type_name -> fencepost.v1.Lease
+	47, // 9: fencepost.v1.AcquireResponse.held_for:type_name -> google.protobuf.Duration
+	1,  // 10: fencepost.v1.AcquireResponse.previous_end:type_name -> fencepost.v1.LeaseEnd
+	11, // 11: fencepost.v1.AcquireResponse.holders:type_name -> fencepost.v1.LockHolder
+	9,  // 12: fencepost.v1.AcquireResponse.delay:type_name -> fencepost.v1.LockDelay
+	47, // 13: fencepost.v1.LockDelay.remaining:type_name -> google.protobuf.Duration
+	47, // 14: fencepost.v1.Lease.ttl:type_name -> google.protobuf.Duration
+	47, // 15: fencepost.v1.LockHolder.ttl:type_name -> google.protobuf.Duration
+	47, // 16: fencepost.v1.LockHolder.expires_in:type_name -> google.protobuf.Duration
+	47, // 17: fencepost.v1.LockHolder.held_since:type_name -> google.protobuf.Duration
+	46, // 18: fencepost.v1.LockHolder.metadata:type_name -> fencepost.v1.LockHolder.MetadataEntry
+	1,  // 19: fencepost.v1.ReleaseResponse.end:type_name -> fencepost.v1.LeaseEnd
+	47, // 20: fencepost.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
+	3,  // 21: fencepost.v1.RenewResponse.outcome:type_name -> fencepost.v1.RenewResponse.Outcome
+	47, // 22: fencepost.v1.RenewResponse.ttl:type_name -> google.protobuf.Duration
+	47, // 23: fencepost.v1.RenewResponse.held_for:type_name -> google.protobuf.Duration
+	1,  // 24: fencepost.v1.RenewResponse.end:type_name -> fencepost.v1.LeaseEnd
+	17, // 25: fencepost.v1.KeepAliveRequest.attach:type_name -> fencepost.v1.AttachLeases
+	19, // 26: fencepost.v1.KeepAliveRequest.detach:type_name -> fencepost.v1.DetachLeases
+	20, // 27: fencepost.v1.KeepAliveRequest.answer:type_name -> fencepost.v1.BeatAnswer
+	18, // 28: fencepost.v1.AttachLeases.leases:type_name -> fencepost.v1.LeaseAttachment
+	22, // 29: fencepost.v1.KeepAliveResponse.beat:type_name -> fencepost.v1.Beat
+	24, // 30: fencepost.v1.KeepAliveResponse.attached:type_name -> fencepost.v1.Attached
+	25, // 31: fencepost.v1.KeepAliveResponse.renewed:type_name -> fencepost.v1.Renewed
+	26, // 32: fencepost.v1.KeepAliveResponse.lost:type_name -> fencepost.v1.Lost
+	27, // 33: fencepost.v1.KeepAliveResponse.at_risk:type_name -> fencepost.v1.AtRisk
+	28, // 34: fencepost.v1.KeepAliveResponse.detached:type_name -> fencepost.v1.Detached
+	29, // 35: fencepost.v1.KeepAliveResponse.draining:type_name -> fencepost.v1.Draining
+	47, // 36: fencepost.v1.Beat.next_in:type_name -> google.protobuf.Duration
+	47, // 37: fencepost.v1.RenewedLeases.ttl:type_name -> google.protobuf.Duration
+	23, // 38: fencepost.v1.Attached.leases:type_name -> fencepost.v1.RenewedLeases
+	23, // 39: fencepost.v1.Renewed.leases:type_name -> fencepost.v1.RenewedLeases
+	1,  // 40: fencepost.v1.Lost.end:type_name -> fencepost.v1.LeaseEnd
+	4,  // 41: fencepost.v1.Detached.reason:type_name -> fencepost.v1.Detached.Reason
+	47, // 42: fencepost.v1.Draining.grace:type_name -> google.protobuf.Duration
+	31, // 43: fencepost.v1.SessionRequest.acquire:type_name -> fencepost.v1.SessionAcquire
+	12, // 44: fencepost.v1.SessionRequest.release:type_name -> fencepost.v1.ReleaseRequest
+	14, // 45: fencepost.v1.SessionRequest.renew:type_name -> fencepost.v1.RenewRequest
+	32, // 46: fencepost.v1.SessionRequest.cancel:type_name -> fencepost.v1.CancelOperation
+	17, // 47: fencepost.v1.SessionRequest.attach:type_name -> fencepost.v1.AttachLeases
+	19, // 48: fencepost.v1.SessionRequest.detach:type_name -> fencepost.v1.DetachLeases
+	20, // 49: fencepost.v1.SessionRequest.answer:type_name -> fencepost.v1.BeatAnswer
+	7,  // 50: fencepost.v1.SessionAcquire.request:type_name -> fencepost.v1.AcquireRequest
+	8,  // 51: fencepost.v1.SessionResponse.acquire:type_name -> fencepost.v1.AcquireResponse
+	13, // 52: fencepost.v1.SessionResponse.release:type_name -> fencepost.v1.ReleaseResponse
+	15, // 53: fencepost.v1.SessionResponse.renew:type_name -> fencepost.v1.RenewResponse
+	35, // 54: fencepost.v1.SessionResponse.error:type_name -> fencepost.v1.OperationError
+	34, // 55: fencepost.v1.SessionResponse.waiting:type_name -> fencepost.v1.Waiting
+	22, // 56: fencepost.v1.SessionResponse.beat:type_name -> fencepost.v1.Beat
+	24, // 57: fencepost.v1.SessionResponse.attached:type_name -> fencepost.v1.Attached
+	25, // 58: fencepost.v1.SessionResponse.renewed:type_name -> fencepost.v1.Renewed
+	26, // 59: fencepost.v1.SessionResponse.lost:type_name -> fencepost.v1.Lost
+	27, // 60: fencepost.v1.SessionResponse.at_risk:type_name -> fencepost.v1.AtRisk
+	28, // 61: fencepost.v1.SessionResponse.detached:type_name -> fencepost.v1.Detached
+	29, // 62: fencepost.v1.SessionResponse.draining:type_name -> fencepost.v1.Draining
+	48, // 63: fencepost.v1.OperationError.details:type_name -> google.protobuf.Any
+	38, // 64: fencepost.v1.GetResponse.lock:type_name -> fencepost.v1.LockInfo
+	11, // 65: fencepost.v1.LockInfo.holders:type_name -> fencepost.v1.LockHolder
+	1,  // 66: fencepost.v1.LockInfo.previous_end:type_name -> fencepost.v1.LeaseEnd
+	9,  // 67: fencepost.v1.LockInfo.delay:type_name -> fencepost.v1.LockDelay
+	38, // 68: fencepost.v1.ListResponse.locks:type_name -> fencepost.v1.LockInfo
+	5,  // 69: fencepost.v1.WatchResponse.kind:type_name -> fencepost.v1.WatchResponse.Kind
+	6,  // 70: fencepost.v1.CheckTokenResponse.status:type_name -> fencepost.v1.CheckTokenResponse.Status
+	7,  // 71: fencepost.v1.LockService.Acquire:input_type -> fencepost.v1.AcquireRequest
+	12, // 72: fencepost.v1.LockService.Release:input_type -> fencepost.v1.ReleaseRequest
+	14, // 73: fencepost.v1.LockService.Renew:input_type -> fencepost.v1.RenewRequest
+	16, // 74: fencepost.v1.LockService.KeepAlive:input_type -> fencepost.v1.KeepAliveRequest
+	30, // 75: fencepost.v1.LockService.Session:input_type -> fencepost.v1.SessionRequest
+	36, // 76: fencepost.v1.LockService.Get:input_type -> fencepost.v1.GetRequest
+	39, // 77: fencepost.v1.LockService.List:input_type -> fencepost.v1.ListRequest
+	41, // 78: fencepost.v1.LockService.Watch:input_type -> fencepost.v1.WatchRequest
+	43, // 79: fencepost.v1.LockService.CheckToken:input_type -> fencepost.v1.CheckTokenRequest
+	8,  // 80: fencepost.v1.LockService.Acquire:output_type -> fencepost.v1.AcquireResponse
+	13, // 81: fencepost.v1.LockService.Release:output_type -> fencepost.v1.ReleaseResponse
+	15, // 82: fencepost.v1.LockService.Renew:output_type -> fencepost.v1.RenewResponse
+	21, // 83: fencepost.v1.LockService.KeepAlive:output_type -> fencepost.v1.KeepAliveResponse
+	33, // 84: fencepost.v1.LockService.Session:output_type -> fencepost.v1.SessionResponse
+	37, // 85: fencepost.v1.LockService.Get:output_type -> fencepost.v1.GetResponse
+	40, // 86: fencepost.v1.LockService.List:output_type -> fencepost.v1.ListResponse
+	42, // 87: fencepost.v1.LockService.Watch:output_type -> fencepost.v1.WatchResponse
+	44, // 88: fencepost.v1.LockService.CheckToken:output_type -> fencepost.v1.CheckTokenResponse
+	80, // [80:89] is the sub-list for method output_type
+	71, // [71:80] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_fencepost_v1_lock_proto_init() }
@@ -3759,12 +3873,12 @@ func file_fencepost_v1_lock_proto_init() {
 	if File_fencepost_v1_lock_proto != nil {
 		return
 	}
-	file_fencepost_v1_lock_proto_msgTypes[8].OneofWrappers = []any{
+	file_fencepost_v1_lock_proto_msgTypes[9].OneofWrappers = []any{
 		(*KeepAliveRequest_Attach)(nil),
 		(*KeepAliveRequest_Detach)(nil),
 		(*KeepAliveRequest_Answer)(nil),
 	}
-	file_fencepost_v1_lock_proto_msgTypes[13].OneofWrappers = []any{
+	file_fencepost_v1_lock_proto_msgTypes[14].OneofWrappers = []any{
 		(*KeepAliveResponse_Beat)(nil),
 		(*KeepAliveResponse_Attached)(nil),
 		(*KeepAliveResponse_Renewed)(nil),
@@ -3773,7 +3887,7 @@ func file_fencepost_v1_lock_proto_init() {
 		(*KeepAliveResponse_Detached)(nil),
 		(*KeepAliveResponse_Draining)(nil),
 	}
-	file_fencepost_v1_lock_proto_msgTypes[22].OneofWrappers = []any{
+	file_fencepost_v1_lock_proto_msgTypes[23].OneofWrappers = []any{
 		(*SessionRequest_Acquire)(nil),
 		(*SessionRequest_Release)(nil),
 		(*SessionRequest_Renew)(nil),
@@ -3782,7 +3896,7 @@ func file_fencepost_v1_lock_proto_init() {
 		(*SessionRequest_Detach)(nil),
 		(*SessionRequest_Answer)(nil),
 	}
-	file_fencepost_v1_lock_proto_msgTypes[25].OneofWrappers = []any{
+	file_fencepost_v1_lock_proto_msgTypes[26].OneofWrappers = []any{
 		(*SessionResponse_Acquire)(nil),
 		(*SessionResponse_Release)(nil),
 		(*SessionResponse_Renew)(nil),
@@ -3802,7 +3916,7 @@ func file_fencepost_v1_lock_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fencepost_v1_lock_proto_rawDesc), len(file_fencepost_v1_lock_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   39,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

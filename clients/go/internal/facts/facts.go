@@ -36,6 +36,12 @@ const TTLMaxMS = 86400000
 // MaxHoldMaxMS: The longest max_hold that a server accepts. The shortest is the TTL.
 const MaxHoldMaxMS = 604800000
 
+// MinHoldMaxMS: The longest min_hold that a server accepts.
+const MinHoldMaxMS = 86400000
+
+// LockDelayMaxMS: The longest lock_delay that a server accepts.
+const LockDelayMaxMS = 60000
+
 // WaitMaxMS: The longest wait that a server accepts, unless it is configured otherwise.
 const WaitMaxMS = 3600000
 
@@ -212,6 +218,7 @@ var Reasons = map[string]string{
 	"DRAINING":          "UNAVAILABLE",
 	"DEADLINE_OVER":     "DEADLINE_EXCEEDED",
 	"NOT_ALL_SERVERS":   "FAILED_PRECONDITION",
+	"BESIDE_CLASSIC":    "FAILED_PRECONDITION",
 	"TOKENS_EXHAUSTED":  "FAILED_PRECONDITION",
 	"STORE_CORRUPT":     "DATA_LOSS",
 }

@@ -26,6 +26,10 @@ TTL_MIN_MS: Final[int] = 1000
 TTL_MAX_MS: Final[int] = 86400000
 # The longest max_hold that a server accepts. The shortest is the TTL.
 MAX_HOLD_MAX_MS: Final[int] = 604800000
+# The longest min_hold that a server accepts.
+MIN_HOLD_MAX_MS: Final[int] = 86400000
+# The longest lock_delay that a server accepts.
+LOCK_DELAY_MAX_MS: Final[int] = 60000
 # The longest wait that a server accepts, unless it is configured otherwise.
 WAIT_MAX_MS: Final[int] = 3600000
 # The maximum length of a lock name in bytes of UTF-8. The minimum is 1.
@@ -145,6 +149,7 @@ REASONS: Final[Mapping[str, str]] = {
     "DRAINING": "UNAVAILABLE",
     "DEADLINE_OVER": "DEADLINE_EXCEEDED",
     "NOT_ALL_SERVERS": "FAILED_PRECONDITION",
+    "BESIDE_CLASSIC": "FAILED_PRECONDITION",
     "TOKENS_EXHAUSTED": "FAILED_PRECONDITION",
     "STORE_CORRUPT": "DATA_LOSS",
 }

@@ -6,11 +6,11 @@ use fencepost::testing::{
         command::{Acquire, Candidate, Command, Outcome},
         features::Features,
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
-        lease::{LeaseEnd, MaxHold, Terms},
+        lease::{Delays, LeaseEnd, MaxHold, Terms},
         name::{Holder, LockName, Metadata, Reason},
         outcome::{
-            AcquireOutcome, ClassicHold, Contention, Fate, Gone, Grant, HolderView, LockView, ReleaseOutcome,
-            RenewOutcome, Renewed, RevokeOutcome,
+            AcquireOutcome, ClassicHold, Contention, DelayView, Fate, Gone, Grant, HolderView, LockView,
+            ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome,
         },
         time::StoreTime,
         token::FencingToken,
@@ -55,8 +55,15 @@ fn metadata() -> Metadata {
 }
 
 fn acquire() -> Acquire {
-    let terms =
-        Terms { fingerprint: 1, ttl: SPAN, holder: holder(), metadata: metadata(), min_token: 3, max_hold: None };
+    let terms = Terms {
+        fingerprint: 1,
+        ttl: SPAN,
+        holder: holder(),
+        metadata: metadata(),
+        min_token: 3,
+        max_hold: None,
+        delays: Delays::new(SPAN, SPAN),
+    };
     Acquire { call: CALL, terms, wait: true, candidate: CANDIDATE }
 }
 
@@ -97,6 +104,7 @@ fn view() -> LockView {
         waiters: 3,
         previous_end: Some(LeaseEnd::Revoked),
         newest_token: Some(token()),
+        delay: Some(DelayView { holder: holder(), token: token(), left: SPAN }),
     }
 }
 
@@ -108,8 +116,8 @@ fn acquire_outcomes() -> Vec<AcquireOutcome> {
         left: SPAN,
         previous_end: Some(LeaseEnd::Expired),
     };
-    let LockView { current, classic, waiters, .. } = view();
-    let contention = Box::new(Contention { current, classic, waiters });
+    let LockView { current, classic, waiters, delay, .. } = view();
+    let contention = Box::new(Contention { current, classic, waiters, delay });
     vec![
         AcquireOutcome::Granted(grant),
         AcquireOutcome::Contended(contention.clone()),

@@ -46,6 +46,7 @@ pub(crate) fn terms(ttl: Duration) -> Terms {
         metadata: Metadata::default(),
         min_token: 0,
         max_hold: None,
+        delays: None,
     }
 }
 

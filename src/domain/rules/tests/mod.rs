@@ -1,6 +1,7 @@
 //! Unit tests of the rules, by subject.
 
 mod classic;
+mod delays;
 mod dropped;
 mod edges;
 mod ended;
@@ -17,7 +18,7 @@ use super::{Lock, Turn};
 use crate::domain::{
     command::{Acquire, Candidate, Effect, Effects},
     ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-    lease::{LeaseEnd, MaxHold, Terms},
+    lease::{Delays, LeaseEnd, MaxHold, Terms},
     limits::{CLAIM_WINDOW, COMMAND_WINDOW},
     name::{Holder, Metadata},
     outcome::{
@@ -62,6 +63,7 @@ struct Bench {
     ttl: Duration,
     min_token: u64,
     max_hold: Option<MaxHold>,
+    delays: Option<Box<Delays>>,
     leases: u128,
     /// The call id of the next command.
     call_id: u64,
@@ -84,6 +86,7 @@ impl Bench {
             ttl: TTL,
             min_token: 0,
             max_hold: None,
+            delays: None,
             leases: 0,
             call_id: 1,
             replica: 0,
@@ -153,6 +156,7 @@ impl Bench {
             metadata: Metadata::default(),
             min_token: self.min_token,
             max_hold: self.max_hold,
+            delays: self.delays.clone(),
         };
         Acquire { call: self.call(request, attempt), terms, wait: true, candidate: self.candidate() }
     }

@@ -1,4 +1,4 @@
-//! The record of a lock: its lease and its tombstones.
+//! The record of a lock: its lease, or the delay after it, and its tombstones.
 //!
 //! A lock that is read has neither waiters nor an offer, which live in the memory of servers, and knows of no request
 //! that ended: those have records of their own ([`super::ended`]), one for all locks of a batch.
@@ -7,10 +7,11 @@ use super::{LAYOUT, LAYOUT_OF_MODES, RecordError};
 use crate::{
     domain::{
         binding::Binding,
+        ended::{Ended, RequestEnd},
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-        lease::{Lease, MaxHold, Terms},
+        lease::{Delays, Lease, MaxHold, Terms},
         name::Holder,
-        rules::{Lock, Tombstone},
+        rules::{Delay, Lock, Tombstone},
         time::{StoreTime, micros},
     },
     store::{
@@ -31,6 +32,37 @@ struct LockMessage {
     lease: Option<LeaseMessage>,
     #[prost(message, repeated, tag = "2")]
     tombstones: Vec<TombstoneMessage>,
+    /// Of layout 2.
+    #[prost(message, optional, tag = "3")]
+    delay: Option<DelayMessage>,
+}
+
+/// The delay after a lease. Times and spans are in microseconds.
+#[derive(Clone, PartialEq, prost::Message)]
+#[prost(skip_debug)]
+struct DelayMessage {
+    #[prost(message, optional, tag = "1")]
+    request: Option<Id>,
+    #[prost(fixed64, tag = "2")]
+    fingerprint: u64,
+    #[prost(message, optional, tag = "3")]
+    lease_id: Option<Id>,
+    #[prost(uint32, tag = "4")]
+    end: u32,
+    #[prost(uint64, tag = "5")]
+    at: u64,
+    #[prost(uint64, tag = "6")]
+    token: u64,
+    #[prost(string, tag = "7")]
+    holder: String,
+    #[prost(uint64, tag = "8")]
+    min_hold: u64,
+    #[prost(uint64, tag = "9")]
+    lock_delay: u64,
+    #[prost(uint64, tag = "10")]
+    held_until: u64,
+    #[prost(uint64, tag = "11")]
+    delayed_until: u64,
 }
 
 /// Times and spans are in microseconds.
@@ -82,13 +114,21 @@ struct LeaseMessage {
     /// Of layout 2. Tags 21 to 25 are left for other fields of that layout.
     #[prost(uint64, optional, tag = "26")]
     max_hold: Option<u64>,
+    #[prost(uint64, tag = "27")]
+    lock_delay: u64,
+    #[prost(uint64, tag = "28")]
+    min_hold: u64,
 }
 
 impl LockMessage {
     /// The layout that this is written in: a server that reads layout 1 alone would take what it does not know for not
     /// there.
     fn layout(&self) -> u8 {
-        let is_plain = self.lease.as_ref().is_none_or(|lease| lease.max_hold.is_none());
+        let is_plain = self.delay.is_none()
+            && self
+                .lease
+                .as_ref()
+                .is_none_or(|lease| lease.max_hold.is_none() && lease.lock_delay == 0 && lease.min_hold == 0);
         if is_plain { LAYOUT } else { LAYOUT_OF_MODES }
     }
 }
@@ -108,36 +148,47 @@ struct TombstoneMessage {
 
 /// The record of a lock whose lease ends at `expires_at`. None if there is nothing to keep.
 pub fn encode(lock: &Lock, expires_at: StoreTime) -> Option<Bytes> {
-    if lock.lease().is_none() && lock.tombstones().is_empty() {
+    if lock.lease().is_none() && lock.tombstones().is_empty() && lock.delay().is_none() {
         return None;
     }
     let from = lock.tombstones().len().saturating_sub(TOMBSTONES_MAX);
     let message = LockMessage {
         lease: lock.lease().map(|lease| LeaseMessage { expires_at: expires_at.as_micros(), ..lease_message(lease) }),
         tombstones: lock.tombstones()[from..].iter().map(tombstone_message).collect(),
+        delay: lock.delay().map(delay_message),
     };
     Some(super::encode(message.layout(), &message))
 }
 
 /// Reads the record of a lock. What the lock lacks is said above.
 pub fn decode(record: &[u8]) -> Result<Lock, RecordError> {
-    let LockMessage { lease, tombstones } = super::decode(record, LAYOUT_OF_MODES)?;
-    if lease.is_none() && tombstones.is_empty() {
+    let LockMessage { lease, tombstones, delay } = super::decode(record, LAYOUT_OF_MODES)?;
+    if lease.is_none() && tombstones.is_empty() && delay.is_none() {
         return Err(FieldError::Missing("lease").into());
+    }
+    if lease.is_some() && delay.is_some() {
+        return Err(FieldError::Broken("delay", "stands beside a lease".to_owned()).into());
     }
     if tombstones.len() > TOMBSTONES_MAX {
         return Err(FieldError::Broken("tombstones", format!("are {}: too many", tombstones.len())).into());
     }
     let lease = lease.map(read_lease).transpose()?;
-    Ok(Lock::kept(lease, tombstones.iter().map(read_tombstone).collect::<Result<_, _>>()?))
+    let lock = Lock::kept(lease, tombstones.iter().map(read_tombstone).collect::<Result<_, _>>()?);
+    Ok(match delay {
+        Some(delay) => lock.delayed(read_delay(delay)?),
+        None => lock,
+    })
 }
 
-/// The same record with another token, if there is a lease. `None`: there is no such token.
+/// The same record with another token, if there is a lease or a delay after one. `None`: there is no such token.
 pub fn with_token(record: &Bytes, token: impl Fn(u64) -> Option<u64>) -> Result<Option<Bytes>, RecordError> {
     let mut message: LockMessage = super::decode(record, LAYOUT_OF_MODES)?;
-    let Some(lease) = &mut message.lease else { return Ok(Some(record.clone())) };
-    let Some(token) = token(lease.token) else { return Ok(None) };
-    lease.token = token;
+    let of_delay = message.delay.as_mut().map(|delay| &mut delay.token);
+    let Some(known) = message.lease.as_mut().map(|lease| &mut lease.token).or(of_delay) else {
+        return Ok(Some(record.clone()));
+    };
+    let Some(token) = token(*known) else { return Ok(None) };
+    *known = token;
     Ok(Some(super::encode(message.layout(), &message)))
 }
 
@@ -146,7 +197,7 @@ fn lease_message(lease: &Lease) -> LeaseMessage {
     let Lease {
         request,
         binding,
-        terms: Terms { fingerprint, ttl, holder, metadata, min_token, max_hold },
+        terms: Terms { fingerprint, ttl, holder, metadata, min_token, max_hold, delays },
         lease_id,
         grant_id,
         token,
@@ -181,6 +232,8 @@ fn lease_message(lease: &Lease) -> LeaseMessage {
         unheard: *unheard,
         heard: *heard,
         max_hold: max_hold.map(|max| micros(max.span())),
+        lock_delay: delays.as_ref().map_or(0, |delays| micros(delays.lock_delay)),
+        min_hold: delays.as_ref().map_or(0, |delays| micros(delays.min_hold)),
     }
 }
 
@@ -198,6 +251,7 @@ fn read_lease(message: LeaseMessage) -> Result<Lease, FieldError> {
             metadata: fields::metadata(message.metadata)?,
             min_token: message.min_token,
             max_hold: message.max_hold.map(read_max_hold).transpose()?,
+            delays: Delays::new(Duration::from_micros(message.min_hold), Duration::from_micros(message.lock_delay)),
         },
         lease_id: LeaseId(fields::id(message.lease_id, "lease id")?),
         grant_id: GrantId(fields::id(message.grant_id, "grant id")?),
@@ -215,6 +269,50 @@ fn read_lease(message: LeaseMessage) -> Result<Lease, FieldError> {
 
 fn read_max_hold(micros: u64) -> Result<MaxHold, FieldError> {
     MaxHold::from_micros(micros).ok_or_else(|| FieldError::number("max_hold", micros))
+}
+
+fn delay_message(delay: &Delay) -> DelayMessage {
+    let Delay { ended, token, holder, delays: Delays { min_hold, lock_delay }, held_until, delayed_until } = delay;
+    let Ended { request, fingerprint, end, at } = ended;
+    let (lease_id, end) = match end {
+        RequestEnd::Lease(lease_id, end) => (Id::of(lease_id.0), fields::end_number(*end)),
+        // Only a lease leaves a delay.
+        RequestEnd::TimedOut | RequestEnd::Abandoned | RequestEnd::Refused(_) => (None, 0),
+    };
+    DelayMessage {
+        request: Id::of(request.0),
+        fingerprint: *fingerprint,
+        lease_id,
+        end,
+        at: at.as_micros(),
+        token: token.get(),
+        holder: holder.as_str().to_owned(),
+        min_hold: micros(*min_hold),
+        lock_delay: micros(*lock_delay),
+        held_until: held_until.as_micros(),
+        delayed_until: delayed_until.as_micros(),
+    }
+}
+
+fn read_delay(message: DelayMessage) -> Result<Delay, FieldError> {
+    let end = fields::end_numbered(message.end).ok_or_else(|| FieldError::number("end", message.end))?;
+    let lease_id = LeaseId(fields::id(message.lease_id, "lease id")?);
+    Ok(Delay {
+        ended: Ended {
+            request: RequestId(fields::id(message.request, "request id")?),
+            fingerprint: message.fingerprint,
+            end: RequestEnd::Lease(lease_id, end),
+            at: StoreTime::from_micros(message.at),
+        },
+        token: fields::token(message.token)?,
+        holder: fields::checked("holder", Holder::new(message.holder))?,
+        delays: Delays {
+            min_hold: Duration::from_micros(message.min_hold),
+            lock_delay: Duration::from_micros(message.lock_delay),
+        },
+        held_until: StoreTime::from_micros(message.held_until),
+        delayed_until: StoreTime::from_micros(message.delayed_until),
+    })
 }
 
 fn tombstone_message(tombstone: &Tombstone) -> TombstoneMessage {

@@ -10,10 +10,10 @@ use crate::{
         binding::Binding,
         ended::{Ended, RequestEnd},
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-        lease::{Lease, LeaseEnd, MaxHold, Terms},
+        lease::{Delays, Lease, LeaseEnd, MaxHold, Terms},
         limits::{CALLS_PER_ATTEMPT_MAX, HOLDER_BYTES_MAX, LOCK_NAME_BYTES_MAX, METADATA_BYTES_MAX, TOKEN_END},
         name::{Holder, Metadata},
-        rules::{Lock, Tombstone},
+        rules::{Delay, Lock, Tombstone},
         time::StoreTime,
         token::FencingToken,
     },
@@ -46,6 +46,7 @@ fn lease() -> Lease {
             metadata: Metadata::new([("host".into(), "a.example".into())]).unwrap(),
             min_token: 7,
             max_hold: None,
+            delays: None,
         },
         lease_id: LeaseId(id(4)),
         grant_id: GrantId(id(5)),
@@ -112,6 +113,44 @@ fn a_record_with_max_hold_has_layout_2_and_ends_with_it() {
     let free = Lock::kept(None, vec![tombstone(10)]);
     assert_eq!(encoded(&free)[0], LAYOUT, "an old server leads the lock again when the lease has ended");
 }
+
+/// The delay after a lease, which a server before it must not pass over: it would grant the lock.
+#[test]
+fn a_record_with_delays_has_layout_2() {
+    let hour = Duration::from_secs(3_600);
+    let terms = Terms { delays: Delays::new(hour, Duration::from_secs(60)), ..lease().terms };
+    let lock = Lock::kept(Some(Lease { terms, ..lease() }), vec![tombstone(10)]);
+    let record = encoded(&lock);
+    // The lease is longer by two tags and numbers, and nothing else differs.
+    let longer = "a00101d801808ece1ce00180c8ceb40d";
+    let expected = LOCK_BYTES.replacen("010ad701", "020ae401", 1).replacen("a00101", longer, 1);
+    assert_eq!(hex(&record), expected);
+    assert_eq!(lock::decode(&record).unwrap().lease(), lock.lease());
+    let delayed = Lock::kept(None, Vec::new()).delayed(delay());
+    let record = encoded(&delayed);
+    assert_eq!(hex(&record), DELAY_BYTES);
+    assert_eq!(lock::decode(&record).unwrap().delay(), Some(&delay()));
+    let name = LockName::new("orders/42").unwrap();
+    let raised = with_tokens(&Key::of_lock(&name), &record, |token| Some(token + 1)).unwrap().unwrap();
+    let token = FencingToken::new(delay().token.get() + 1).unwrap();
+    assert_eq!(lock::decode(&raised).unwrap().delay(), Some(&Delay { token, ..delay() }));
+    assert_eq!(with_tokens(&Key::of_lock(&name), &record, |_| None).unwrap(), None);
+}
+
+fn delay() -> Delay {
+    let end = RequestEnd::Lease(LeaseId(id(4)), LeaseEnd::Expired);
+    Delay {
+        ended: Ended { request: RequestId(id(1)), fingerprint: 7, end, at: StoreTime::from_micros(8) },
+        token: token(5),
+        holder: Holder::new("worker-7".into()).unwrap(),
+        delays: Delays { min_hold: Duration::from_secs(3_600), lock_delay: Duration::from_secs(60) },
+        held_until: StoreTime::from_micros(9),
+        delayed_until: StoreTime::from_micros(10),
+    }
+}
+
+const DELAY_BYTES: &str = "021a500a120901000000000000001101000000000000001107000000000000001a1209040000000000000011040000000000\
+    00002002280830053a08776f726b65722d374080c8ceb40d48808ece1c5009580a";
 
 const LOCK_BYTES: &str = "010ad7010a1209010000000000000011010000000000000010021a0834120000000000002212090300000000000000110300\
     00000000000029edfe000000000000308087a70e3a08776f726b65722d374204686f73744209612e6578616d706c65480752\

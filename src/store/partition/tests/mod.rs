@@ -125,6 +125,7 @@ fn terms(ttl: Duration) -> Terms {
         metadata,
         min_token: 0,
         max_hold: None,
+        delays: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::domain::{
-    lease::{Lease, MaxHold},
+    lease::{Delays, Lease, MaxHold},
     outcome::{Contention, LockView},
 };
 use proptest::prelude::*;
@@ -46,6 +46,19 @@ fn max_hold(request: u32) -> Option<MaxHold> {
     MaxHold::new(2 * ttl(request)).filter(|_| request % 2 == 1)
 }
 
+/// A min_hold for one request in six, a lock_delay for another.
+fn delays(request: u32) -> Option<Box<Delays>> {
+    match request % 6 {
+        2 => Delays::new(20 * SECOND, Duration::ZERO),
+        4 => Delays::new(Duration::ZERO, 12 * SECOND),
+        _ => None,
+    }
+}
+
+fn terms_of(request: u32, ttl: Duration) -> Terms {
+    Terms { delays: delays(request), ..terms(ttl) }
+}
+
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = (0..20_u8, 0..REQUESTS, 1..=ATTEMPTS, 1..=COPIES, 0..100_usize)
         .prop_map(|(kind, request, attempt, copy, choice)| Step { kind, request, attempt, copy, choice });
@@ -76,7 +89,7 @@ impl World {
         let command = match step.kind {
             0..=4 => {
                 let wait = step.choice.is_multiple_of(2);
-                let terms = Terms { max_hold: max_hold(step.request), ..terms(ttl(step.request)) };
+                let terms = Terms { max_hold: max_hold(step.request), ..terms_of(step.request, ttl(step.request)) };
                 Command::Acquire(Acquire { call, terms, wait, candidate })
             }
             5 => Command::Claim(call, candidate),
@@ -143,6 +156,7 @@ impl World {
     fn compare_states(&self, one: &Lock, other: &Lock) {
         let now = self.leader.now;
         assert_eq!(one.tombstones(), other.tombstones());
+        assert_eq!(one.delay(), other.delay());
         match (one.lease(), other.lease()) {
             (Some(one), Some(other)) => {
                 assert_eq!(*other, Lease { expires_at: other.expires_at, ..one.clone() });
@@ -206,6 +220,7 @@ impl World {
         assert_eq!(one_after.tombstones(), other_after.tombstones(), "{command:?}");
         let lease = |lock: &Lock| lock.lease().map(|lease| Lease { expires_at: START, ..lease.clone() });
         assert_eq!(lease(&one_after), lease(&other_after), "{command:?}");
+        assert_eq!(one_after.delay(), other_after.delay(), "{command:?}");
     }
 }
 
@@ -231,8 +246,8 @@ fn of_view(view: LockView) -> LockView {
 /// Without what is left of leases that begin anew, and without waiters.
 fn outcome_without_time(outcome: Outcome) -> Outcome {
     let blank = |contention: Box<Contention>| {
-        let view = of_view(LockView { current: contention.current, ..LockView::default() });
-        Box::new(Contention { current: view.current, classic: None, waiters: 0 })
+        let view = of_view(LockView { current: contention.current, delay: contention.delay, ..LockView::default() });
+        Box::new(Contention { current: view.current, classic: None, waiters: 0, delay: view.delay })
     };
     match outcome {
         Outcome::Acquire(AcquireOutcome::Granted(grant)) => {

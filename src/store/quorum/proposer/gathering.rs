@@ -80,6 +80,7 @@ mod tests {
             metadata: Metadata::default(),
             min_token: 0,
             max_hold: None,
+            delays: None,
         };
         PresentedWaiter {
             queue_position: (Ballot { round, ..Ballot::default() }, number),

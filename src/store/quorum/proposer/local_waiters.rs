@@ -220,6 +220,7 @@ mod tests {
             metadata: Metadata::default(),
             min_token: 0,
             max_hold: None,
+            delays: None,
         };
         let mut it = LocalWaiters::default();
         let at = QueuePosition { ballot: ballot(1), number: 1, ahead: 0 };

@@ -43,6 +43,15 @@ at_marks! {
     "release claims for an overtaken call", "a lease without a holder", Operand("false"), [Units];
     "release claims for another server's call", "the server of the call is not notified", Operand("false"), [Units];
     "release claims and hints", "the call is told of the offer that became its lease", Drop, [Units];
+    "grant within a delay", "a job of 10 ms runs on two machines (ShedLock #8)", Operand("true"), [Units, Model];
+    "offer within a delay", "a waiter gets the lock within a delay", Condition("false"), [Units, Model];
+    "delay never ends", "a lock is unavailable for ever", Drop, [Units, Model];
+    "delay forgets how its lease ended", "the next holder is not told of unfinished work", Drop, [Units, Model];
+    "release leaves a lock_delay", "a holder that has stopped has others wait", Value("at.after(delays.lock_delay)"),
+        [Units, Model];
+    "late release ends no lock_delay", "an old holder that came back has to wait (consul #430)", Drop, [Units, Model];
+    "late release ends a min_hold", "a late release has a job run twice", Condition("true"), [Units, Model];
+    "force release leaves a delay", "an operator cannot free a lock from a delay", Drop, [Units, Model];
     "lease never expires", "a dead holder keeps the lock forever (redis-py #818)", Value("None"), [Units, Protocol];
     "offer counts as expiry", "a lapsed offer is reported as the end of a lease",
         Statement("$ self.lock.last = self.lock.last.map(|last| LastLease { end: LeaseEnd::Expired, ..last });"),

@@ -29,7 +29,8 @@ at_marks! {
     "takeover forgets max_hold", "a holder that is stuck keeps its lock by each change of the leader",
         Value("time.after(lease.terms.ttl)"), [Moves];
     "new terms for an old server", "an old server takes a lock with a bound for one without",
-        Condition("false"), [Moves];
+        Value("Self::NONE"), [Moves];
+    "delays for an old server", "an old server grants a lock within its delay", Value("Self::NONE"), [Moves];
     "ends not told", "a renewed lease ends early at the next leader", Argument("0"), [Moves];
     "refused call is counted", "the drain waits for a refused call",
         Statement("if self.count.fetch_add(1, Ordering::Relaxed) >= max {

@@ -107,8 +107,15 @@ mod tests {
     fn acquires(number: u128, not_after: StoreTime) -> Job {
         let id = uuid::Uuid::from_u128(number);
         let holder = Holder::new("test".to_owned()).unwrap();
-        let terms =
-            Terms { fingerprint: 7, ttl: TTL, holder, metadata: Metadata::default(), min_token: 0, max_hold: None };
+        let terms = Terms {
+            fingerprint: 7,
+            ttl: TTL,
+            holder,
+            metadata: Metadata::default(),
+            min_token: 0,
+            max_hold: None,
+            delays: None,
+        };
         let call = Call { request: RequestId(id), attempt: 1, id: CallId(9) };
         let candidate = Candidate { lease_id: LeaseId(id), grant_id: GrantId(id), attachment: None };
         job(number, Command::Acquire(Acquire { call, terms, wait: false, candidate }), not_after)

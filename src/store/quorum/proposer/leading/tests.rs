@@ -63,6 +63,7 @@ fn acquire(number: u128) -> Acquire {
         metadata: Metadata::default(),
         min_token: 0,
         max_hold: None,
+        delays: None,
     };
     let attachment = Some(AttachmentId(Uuid::from_u128(100 + number)));
     let candidate = Candidate { lease_id: LeaseId(id), grant_id: GrantId(id), attachment };

@@ -77,11 +77,23 @@ impl Lead {
     }
 
     pub(super) fn run(&mut self, job: Job, now: StoreTime, exit: &Exit<'_>) {
-        if self.bridge.is_some() {
-            let lock = job.lock.clone();
-            return self.enter(&lock, Work::Run(job), now, exit);
+        if self.bridge.is_none() {
+            return self.run_now(job, now, exit);
         }
-        self.run_now(job, now, exit);
+        if matches!(&job.command, Command::Acquire(acquire) if acquire.terms.delays.is_some()) {
+            return self.refuse_delays(job, now, exit);
+        }
+        let lock = job.lock.clone();
+        self.enter(&lock, Work::Run(job), now, exit);
+    }
+
+    /// Classic clients would take the lock within the delay.
+    fn refuse_delays(&mut self, job: Job, now: StoreTime, exit: &Exit<'_>) {
+        self.hear_from(job.from, now, exit);
+        self.begin_turn(now);
+        let queue_position = QueuePosition { ballot: self.ballot, number: 0, ahead: 0 };
+        let (now, outcome) = (self.time.at(now), AcquireOutcome::DelaysBesideClassic.into());
+        self.open.push(Pending::Outcome { reply_to: job.reply_to, now, outcome, queue_position });
     }
 
     pub(super) fn run_now(&mut self, job: Job, now: StoreTime, exit: &Exit<'_>) {

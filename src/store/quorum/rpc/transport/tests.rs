@@ -84,7 +84,15 @@ fn forward(it: &Transport, command: Command) -> Forwarded<'_> {
 
 fn acquire() -> Command {
     let (holder, metadata) = (Holder::default(), Metadata::default());
-    let terms = Terms { fingerprint: 0, ttl: Duration::from_secs(1), holder, metadata, min_token: 0, max_hold: None };
+    let terms = Terms {
+        fingerprint: 0,
+        ttl: Duration::from_secs(1),
+        holder,
+        metadata,
+        min_token: 0,
+        max_hold: None,
+        delays: None,
+    };
     let call = Call { request: RequestId(Uuid::nil()), attempt: 1, id: CallId(1) };
     let candidate = Candidate { lease_id: LeaseId(Uuid::nil()), grant_id: GrantId(Uuid::nil()), attachment: None };
     Command::Acquire(Acquire { call, terms, wait: false, candidate })

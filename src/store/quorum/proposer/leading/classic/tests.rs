@@ -7,7 +7,7 @@ use crate::{
     domain::{
         command::{Acquire, Candidate, Command, Outcome},
         ids::{Call, CallId, GrantId, LeaseId, RequestId},
-        lease::{LeaseEnd, Terms},
+        lease::{Delays, LeaseEnd, Terms},
         limits::COMMAND_WINDOW,
         name::{Holder, Metadata},
         outcome::{AcquireOutcome, Fate, Gone, ReleaseOutcome, RenewOutcome},
@@ -74,6 +74,7 @@ fn acquire(number: u128, wait: bool) -> Acquire {
         metadata: Metadata::default(),
         min_token: 0,
         max_hold: None,
+        delays: None,
     };
     let candidate = Candidate { lease_id: LeaseId(id), grant_id: GrantId(id), attachment: None };
     Acquire { call: Call { request: RequestId(id), attempt: 1, id: CallId(1) }, terms, wait, candidate }
@@ -194,6 +195,20 @@ impl Bench {
         self.now = self.now.after(time);
         self.with_exit(|lead, now, exit| lead.apply_due_timers(now, exit));
     }
+}
+
+/// They would take the lock within the delay.
+#[test]
+fn delays_are_refused_beside_classic_clients() {
+    let mut bench = Bench::new();
+    let mut delayed = acquire(1, false);
+    delayed.terms.delays = Delays::new(TTL, Duration::ZERO);
+    let mut answer = bench.run(Command::Acquire(delayed));
+    bench.settle();
+    assert_eq!(bench.outcome(&mut answer), Ok(Outcome::Acquire(AcquireOutcome::DelaysBesideClassic)));
+    let mut answer = bench.run(Command::Acquire(acquire(1, false)));
+    bench.settle();
+    assert!(matches!(bench.outcome(&mut answer), Ok(Outcome::Acquire(AcquireOutcome::Granted(_)))), "nothing was done");
 }
 
 #[test]

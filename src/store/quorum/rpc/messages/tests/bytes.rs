@@ -44,6 +44,7 @@ fn acquire() -> Acquire {
         metadata: Metadata::new([("host".into(), "a.example".into())]).unwrap(),
         min_token: 7,
         max_hold: None,
+        delays: None,
     };
     let attachment = Some(AttachmentId(id(5)));
     let candidate = Candidate { lease_id: LeaseId(id(3)), grant_id: GrantId(id(4)), attachment };

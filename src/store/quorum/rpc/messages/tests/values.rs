@@ -9,8 +9,8 @@ use crate::{
         limits::REASON_BYTES_MAX,
         name::Reason,
         outcome::{
-            AcquireOutcome, ClassicHold, Contention, Fate, Gone, Grant, HolderView, LockView, ReleaseOutcome,
-            RenewOutcome, Renewed, RevokeOutcome,
+            AcquireOutcome, ClassicHold, Contention, DelayView, Fate, Gone, Grant, HolderView, LockView,
+            ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome,
         },
     },
     store::{
@@ -112,15 +112,19 @@ fn some_classic() -> impl Strategy<Value = ClassicHold> {
 }
 
 fn some_contention() -> impl Strategy<Value = Box<Contention>> {
-    (option::of(some_holder_view()), option::of(some_classic()), any::<usize>())
-        .prop_map(|(current, classic, waiters)| Box::new(Contention { current, classic, waiters }))
+    (option::of(some_holder_view()), option::of(some_classic()), any::<usize>(), option::of(some_delay_view()))
+        .prop_map(|(current, classic, waiters, delay)| Box::new(Contention { current, classic, waiters, delay }))
+}
+
+fn some_delay_view() -> impl Strategy<Value = DelayView> {
+    (some_holder(), some_token(), some_span()).prop_map(|(holder, token, left)| DelayView { holder, token, left })
 }
 
 fn some_view() -> impl Strategy<Value = LockView> {
     (some_contention(), option::of(some_end()), option::of(some_token())).prop_map(
         |(contention, previous_end, newest_token)| {
-            let Contention { current, classic, waiters } = *contention;
-            LockView { current, classic, waiters, previous_end, newest_token }
+            let Contention { current, classic, waiters, delay } = *contention;
+            LockView { current, classic, waiters, previous_end, newest_token, delay }
         },
     )
 }
@@ -151,6 +155,7 @@ fn some_acquire_outcome() -> impl Strategy<Value = AcquireOutcome> {
         any::<u64>().prop_map(AcquireOutcome::MinTokenTooHigh),
         Just(AcquireOutcome::QueueFull),
         Just(AcquireOutcome::TokensExhausted),
+        Just(AcquireOutcome::DelaysBesideClassic),
     ]
 }
 

@@ -43,6 +43,12 @@ public final class Facts {
     /** The longest max_hold that a server accepts. The shortest is the TTL. */
     public static final long MAX_HOLD_MAX_MS = 604800000L;
 
+    /** The longest min_hold that a server accepts. */
+    public static final long MIN_HOLD_MAX_MS = 86400000L;
+
+    /** The longest lock_delay that a server accepts. */
+    public static final long LOCK_DELAY_MAX_MS = 60000L;
+
     /** The longest wait that a server accepts, unless it is configured otherwise. */
     public static final long WAIT_MAX_MS = 3600000L;
 
@@ -236,6 +242,7 @@ public final class Facts {
             Map.entry("DRAINING", "UNAVAILABLE"),
             Map.entry("DEADLINE_OVER", "DEADLINE_EXCEEDED"),
             Map.entry("NOT_ALL_SERVERS", "FAILED_PRECONDITION"),
+            Map.entry("BESIDE_CLASSIC", "FAILED_PRECONDITION"),
             Map.entry("TOKENS_EXHAUSTED", "FAILED_PRECONDITION"),
             Map.entry("STORE_CORRUPT", "DATA_LOSS"));
 

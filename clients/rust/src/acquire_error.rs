@@ -1,0 +1,175 @@
+//! Why a lock was not acquired.
+
+use crate::code::Code;
+use crate::error::{CallError, FieldViolation};
+use crate::v1;
+use crate::values::{Holder, LockDelay};
+use std::time::Duration;
+
+/// Why a lock was not acquired. Nothing is held afterwards, or a background cleanup releases it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// The lock is not free, and no wait was requested.
+    #[error("{}", describe(.name, "", .holders, .delay.as_ref(), *.waiters))]
+    Contended {
+        /// The lock's name.
+        name: String,
+        /// The holders; empty while the lock is offered to the next waiter, and with a delay. At most one, until there are
+        /// shared locks.
+        holders: Vec<Holder>,
+        /// The number of waiters.
+        waiters: u32,
+        /// Why nobody gets the lock, if nobody holds it.
+        delay: Option<LockDelay>,
+    },
+    /// The wait ended without a grant.
+    #[error("{}", describe("it", &format!("timed out waiting for {name}: "), .holders, .delay.as_ref(), *.waiters))]
+    TimedOut {
+        /// The lock's name.
+        name: String,
+        /// The holders; empty while the lock is offered to the next waiter, and with a delay. At most one, until there are
+        /// shared locks.
+        holders: Vec<Holder>,
+        /// The number of other waiters.
+        waiters: u32,
+        /// Why nobody gets the lock, if nobody holds it.
+        delay: Option<LockDelay>,
+    },
+    /// The request breaks a rule. Retrying it is useless.
+    #[error("{message} (INVALID_FIELD)")]
+    Invalid {
+        /// The server's message, or this client's if the request is too large to send.
+        message: String,
+        /// The fields and the rules that they broke.
+        violations: Vec<FieldViolation>,
+    },
+    /// A queue, a session or the whole server is full. Retry after `retry_after`.
+    #[error("{}", with_reason(.message, .reason))]
+    Exhausted {
+        /// The server's message.
+        message: String,
+        /// Which limit is reached, such as `QUEUE_FULL`; may be empty.
+        reason: String,
+        /// How long to wait before retrying, if the server said so.
+        retry_after: Option<Duration>,
+    },
+    /// The request with this id has already ended: retry with a new id. After a retry it means that the servers did not
+    /// hear from the request for too long: they gave up its queue position, or its lease ended before the answer
+    /// arrived. The client starts again by itself unless the id was set or the wait is over.
+    #[error("this request has already ended (REQUEST_ENDED)")]
+    Ended,
+    /// Another caller retried this request id with a higher attempt number.
+    #[error("a newer attempt of this request took over (OVERTAKEN)")]
+    Overtaken,
+    /// Nothing was done, and a later retry may succeed: no server could be reached, or each one that answered said that
+    /// it did nothing, because it drains or cannot reach its store ([`CallError::reason`]).
+    #[error(transparent)]
+    Unavailable {
+        /// The error of the last transmission.
+        source: CallError,
+    },
+    /// The server may have granted the lock; a background cleanup releases it.
+    #[error(transparent)]
+    OutcomeUnknown {
+        /// The error of the last transmission.
+        source: CallError,
+    },
+    /// The lock was granted, but its lease was no longer valid when the answer arrived, and the wait was over (or the
+    /// request id was set). It is being released.
+    #[error("granted with token {token}, but no longer valid on arrival")]
+    LostOnArrival {
+        /// The fencing token of that lease.
+        token: u64,
+    },
+    /// The server refused the call for another reason.
+    #[error(transparent)]
+    Refused {
+        /// The server's error.
+        source: CallError,
+    },
+    /// The server's answer is malformed, or from a newer version.
+    #[error("the server's answer is malformed, or from a newer version")]
+    Answer,
+}
+
+impl AcquireError {
+    pub(crate) fn contended(name: String, answer: v1::AcquireResponse) -> Self {
+        let delay = answer.delay.map(Into::into);
+        Self::Contended { name, holders: holders(answer.holders), waiters: answer.waiters, delay }
+    }
+
+    pub(crate) fn timed_out(name: String, answer: v1::AcquireResponse) -> Self {
+        let delay = answer.delay.map(Into::into);
+        Self::TimedOut { name, holders: holders(answer.holders), waiters: answer.waiters, delay }
+    }
+}
+
+fn holders(holders: Vec<v1::LockHolder>) -> Vec<Holder> {
+    holders.into_iter().map(Into::into).collect()
+}
+
+impl From<CallError> for AcquireError {
+    fn from(source: CallError) -> Self {
+        if source.is_outcome_unknown() {
+            return Self::OutcomeUnknown { source };
+        }
+        if source.is_unavailable() {
+            return Self::Unavailable { source };
+        }
+        let message = source.message().to_owned();
+        match (source.code(), source.reason()) {
+            (Code::InvalidArgument, _) => Self::Invalid { message, violations: source.field_violations() },
+            (Code::ResourceExhausted, reason) => {
+                let (reason, retry_after) = (reason.unwrap_or_default(), source.retry_delay());
+                Self::Exhausted { message, reason, retry_after }
+            }
+            (Code::Aborted, Some(reason)) if reason == "OVERTAKEN" => Self::Overtaken,
+            (Code::Aborted, Some(reason)) if reason == "REQUEST_ENDED" => Self::Ended,
+            _ => Self::Refused { source },
+        }
+    }
+}
+
+fn with_reason(message: &str, reason: &str) -> String {
+    if reason.is_empty() { message.to_owned() } else { format!("{message} ({reason})") }
+}
+
+/// Who holds the lock `name`, or why nobody gets it, and how many wait.
+fn describe(name: &str, before: &str, holders: &[Holder], delay: Option<&LockDelay>, waiters: u32) -> String {
+    let labels: Vec<_> = holders.iter().map(|it| it.label.as_str()).filter(|label| !label.is_empty()).collect();
+    let state = match (holders, delay) {
+        ([], Some(delay)) => delay.to_string(),
+        ([], None) => "is being offered to the next waiter".to_owned(),
+        _ if labels.is_empty() => "is held".to_owned(),
+        _ => format!("is held by {}", labels.join(" and ")),
+    };
+    format!("{before}{name} {state}, {waiters} waiting")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_lock_and_its_holders() {
+        let holder = |label: &str| Holder { label: label.to_owned(), ..Default::default() };
+        let delay =
+            |holder: &str| LockDelay { remaining: Duration::from_millis(24_300), holder: holder.into(), token: 7 };
+        for (holders, delay, state) in [
+            (vec![], None, "is being offered to the next waiter, 2 waiting"),
+            (vec![], Some(delay("a")), "is unavailable for another 24.3s (delay after a), 2 waiting"),
+            (vec![], Some(delay("")), "is unavailable for another 24.3s (delay after its last lease), 2 waiting"),
+            (vec![holder("")], None, "is held, 2 waiting"),
+            (vec![holder("a")], None, "is held by a, 2 waiting"),
+            (vec![holder("a"), holder(""), holder("b")], None, "is held by a and b, 2 waiting"),
+        ] {
+            let (name, waiters) = ("orders/42".to_owned(), 2);
+            let (of_contended, of_late) = (holders.clone(), delay.clone());
+            let contended = AcquireError::Contended { name: name.clone(), holders: of_contended, waiters, delay };
+            assert_eq!(contended.to_string(), format!("orders/42 {state}"));
+            let late = AcquireError::TimedOut { name, holders, waiters, delay: of_late };
+            assert_eq!(late.to_string(), format!("timed out waiting for orders/42: it {state}"));
+        }
+    }
+}
