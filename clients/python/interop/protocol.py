@@ -55,8 +55,9 @@ def acquire_options(request: Request) -> dict[str, Any]:
     }
     if "ttl_ms" in request:
         options["ttl"] = request["ttl_ms"] / 1000
-    if "max_hold_ms" in request:
-        options["max_hold"] = request["max_hold_ms"] / 1000
+    for option in ("max_hold", "min_hold", "lock_delay"):
+        if f"{option}_ms" in request:
+            options[option] = request[f"{option}_ms"] / 1000
     return options
 
 

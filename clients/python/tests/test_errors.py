@@ -12,27 +12,33 @@ from support.engine import LOST, World, end
 from support.processes import Redis, Server
 
 import fencepost
-from fencepost import Client, Contended, Holder, LockLost, LossReason, TimedOut, _facts, aio
+from fencepost import Client, Contended, Holder, LockDelay, LockLost, LossReason, TimedOut, _facts, aio
 from fencepost._core.failure import Failure, unsent
 from fencepost._core.retries import Retries, Servers
 
 HELD = (Holder("worker-1", 7, "grant", None, None, None),)
 TWO = (*HELD, Holder("worker-2", 8, "grant", None, None, None))
 UNNAMED = (Holder("", 7, "grant", None, None, None),)
+DELAY = LockDelay(24.04, "worker-7", 7)
 
 
 @pytest.mark.parametrize(
-    ("holders", "text"),
+    ("holders", "delay", "text"),
     [
-        (HELD, "is held by worker-1, 2 waiting"),
-        (TWO, "is held by worker-1 and worker-2, 2 waiting"),
-        (UNNAMED, "is held, 2 waiting"),
-        ((), "is being offered to the next waiter, 2 waiting"),
+        (HELD, None, "is held by worker-1, 2 waiting"),
+        (TWO, None, "is held by worker-1 and worker-2, 2 waiting"),
+        (UNNAMED, None, "is held, 2 waiting"),
+        ((), None, "is being offered to the next waiter, 2 waiting"),
+        ((), DELAY, "is unavailable for another 24.0 s (delay after worker-7), 2 waiting"),
+        ((), LockDelay(0.31, "", 7), "is unavailable for another 0.3 s (delay after its last lease), 2 waiting"),
     ],
 )
-def test_who_holds_it(holders: tuple[Holder, ...], text: str) -> None:
-    assert str(Contended("orders/42", holders, 2)) == f"orders/42 {text}"
-    assert str(TimedOut("orders/42", holders, 2)) == f"timed out waiting for orders/42: it {text}"
+def test_who_holds_it(holders: tuple[Holder, ...], delay: LockDelay | None, text: str) -> None:
+    contended, timed_out = Contended("orders/42", holders, 2, delay), TimedOut("orders/42", holders, 2, delay)
+    assert str(contended) == f"orders/42 {text}"
+    assert str(timed_out) == f"timed out waiting for orders/42: it {text}"
+    for error in (contended, timed_out):
+        assert vars(pickle.loads(pickle.dumps(error))) == vars(error)
 
 
 @pytest.mark.parametrize("reason", LossReason)
@@ -175,6 +181,10 @@ ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"ttl": True}, "ttl must be from 1 to 86400 seconds, not True"),
     ({"ttl": -1}, "ttl must be from 1 to 86400 seconds, not -1"),
     ({"ttl": float("nan")}, "ttl must be from 1 to 86400 seconds, not nan"),
+    ({"max_hold": 0}, "max_hold must be from the TTL to 604800 seconds, not 0"),
+    ({"min_hold": -1}, "min_hold must be from 0 to 86400 seconds, not -1"),
+    ({"min_hold": "5"}, "min_hold must be from 0 to 86400 seconds, not '5'"),
+    ({"lock_delay": False}, "lock_delay must be from 0 to 60 seconds, not False"),
     ({"metadata": ["a"]}, "metadata must be a mapping of str to str, not list"),
     ({"on_lost": 5}, "on_lost must be a function or None, not int"),
     ({"on_at_risk": "f"}, "on_at_risk must be a function or None, not str"),

@@ -13,7 +13,7 @@ from fencepost._facts import (
     LOST_SUPERSEDED,
     LOST_UNKNOWN,
 )
-from fencepost.types import Holder, LossReason
+from fencepost.types import Holder, LockDelay, LossReason
 
 
 class FencepostError(Exception):
@@ -21,15 +21,21 @@ class FencepostError(Exception):
 
 
 class _NotAcquired(FencepostError):
-    def __init__(self, name: str, holders: tuple[Holder, ...], waiters: int) -> None:
-        super().__init__(name, holders, waiters)
+    def __init__(self, name: str, holders: tuple[Holder, ...], waiters: int, delay: LockDelay | None = None) -> None:
+        super().__init__(name, holders, waiters, delay)
         self.name = name
         self.holders = holders
-        """The holders, at most one today. Empty while the lock is offered to the next waiter."""
+        """The holders, at most one today. Empty while the lock is offered to the next waiter, and if there is a
+        ``delay``."""
         self.waiters = waiters
         """The number of requests that wait for the lock."""
+        self.delay = delay
+        """Why nobody gets the lock although nobody holds it; None if there is no such delay."""
 
     def _is_taken(self) -> str:
+        if self.delay is not None:
+            left, after = f"{self.delay.remaining:.1f} s", self.delay.holder or "its last lease"
+            return f"is unavailable for another {left} (delay after {after}), {self.waiters} waiting"
         labels = [it.holder for it in self.holders if it.holder]
         if not self.holders:
             return f"is being offered to the next waiter, {self.waiters} waiting"

@@ -84,18 +84,32 @@ class Holder:
 
 
 @dataclass(frozen=True)
+class LockDelay:
+    """Why nobody gets a lock that nobody holds: its last lease asked for ``min_hold`` or ``lock_delay``."""
+
+    remaining: float
+    """For how many seconds the lock stays unavailable."""
+    holder: str
+    """The label of the holder of that lease."""
+    token: int
+    """The fencing token of that lease. An operator who force-releases it makes the lock available."""
+
+
+@dataclass(frozen=True)
 class LockInfo:
     """The public state of a lock. It may be out of date when it arrives."""
 
     name: str
     holders: tuple[Holder, ...]
-    """Empty if the lock is free. At most one today."""
+    """Empty if nobody holds the lock; see ``delay``. At most one today."""
     waiters: int
     """The number of requests that wait."""
     previous_end: LeaseEnd
     """How the lease before the current one ended."""
     newest_token: int
     """The highest token granted; 0 if none is remembered."""
+    delay: LockDelay | None = None
+    """Why nobody gets the lock, if nobody holds it; None if nothing delays it."""
 
 
 class EventKind(str, Enum):

@@ -86,9 +86,14 @@ class World:
         self.now = end
 
     def acquire(
-        self, wait: float = 0.0, ttl: float | None = 10.0, name: str = "a", request_id: str | None = None
+        self,
+        wait: float = 0.0,
+        ttl: float | None = 10.0,
+        name: str = "a",
+        request_id: str | None = None,
+        lock_delay: float | None = None,
     ) -> Acquire:
-        request = requests.acquire(name, ttl, wait, "me", None, request_id, 0)
+        request = requests.acquire(name, ttl, wait, "me", None, request_id, 0, lock_delay=lock_delay)
         return Acquire(self.engine, request, self.now, lambda: None)
 
     def sent(self, session: Session | None = None) -> list[pb.SessionRequest]:
@@ -120,8 +125,8 @@ class World:
             error.details.add().Pack(details_pb2.RetryInfo(retry_delay=duration(delay)))
         self.answer(pb.SessionResponse(operation=request.operation, error=error))
 
-    def held(self, ttl: float = 10.0) -> Lease:
-        acquire = self.acquire(ttl=ttl)
+    def held(self, ttl: float = 10.0, lock_delay: float | None = None) -> Lease:
+        acquire = self.acquire(ttl=ttl, lock_delay=lock_delay)
         self.connect()
         request = self.sent()[-1]
         self.grant(request, ttl)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fencepost._core import failure, timing
-from fencepost._core.convert import duration, from_duration, holder, lease_end
+from fencepost._core.convert import delay, duration, from_duration, holder, lease_end
 from fencepost._core.failure import Failure
 from fencepost._core.lease import Lease
 from fencepost._core.port import Call
@@ -163,13 +163,15 @@ class Acquire:
             # CONTENDED answers a retry that arrived when the wait was over.
             waited = self._waits or answer.outcome == pb.AcquireResponse.OUTCOME_TIMED_OUT
             kind = TimedOut if waited else Contended
-            self._finish(kind(self._request.lock_name, tuple(map(holder, answer.holders)), answer.waiters))
+            holders = tuple(map(holder, answer.holders))
+            self._finish(kind(self._request.lock_name, holders, answer.waiters, delay(answer)))
 
     def _granted(
         self, answer: pb.AcquireResponse, sent: float, now: float, attach: Callable[[Lease], None] | None
     ) -> None:
         reading = Reading(sent, now, from_duration(answer.held_for), from_duration(answer.lease.ttl))
-        lease = Lease(answer.lease, reading, self._ttl, max_hold=self._request.HasField("max_hold"))
+        max_hold, lock_delay = self._request.HasField("max_hold"), from_duration(self._request.lock_delay)
+        lease = Lease(answer.lease, reading, self._ttl, max_hold=max_hold, lock_delay=lock_delay)
         self.previous_end = lease_end(answer.previous_end)
         if attach is None:
             self._engine.keep_granted_alone(lease, now)

@@ -8,12 +8,21 @@ from datetime import timedelta
 
 from google.protobuf.duration_pb2 import Duration
 
-from fencepost._facts import MAX_HOLD_MAX_MS, TOKEN_MAX, TTL_MAX_MS, TTL_MIN_MS, WAIT_MAX_MS
+from fencepost._facts import (
+    LOCK_DELAY_MAX_MS,
+    MAX_HOLD_MAX_MS,
+    MIN_HOLD_MAX_MS,
+    TOKEN_MAX,
+    TTL_MAX_MS,
+    TTL_MIN_MS,
+    WAIT_MAX_MS,
+)
 from fencepost.types import (
     Event,
     EventKind,
     Holder,
     LeaseEnd,
+    LockDelay,
     LockInfo,
     Loss,
     LossReason,
@@ -30,6 +39,8 @@ _SECONDS_MAX = 1e9
 
 _TTL_RULE = f"from {TTL_MIN_MS // 1000} to {TTL_MAX_MS // 1000} seconds"
 _MAX_HOLD_RULE = f"from the TTL to {MAX_HOLD_MAX_MS // 1000} seconds"
+_MIN_HOLD_RULE = f"from 0 to {MIN_HOLD_MAX_MS // 1000} seconds"
+_LOCK_DELAY_RULE = f"from 0 to {LOCK_DELAY_MAX_MS // 1000} seconds"
 _WAIT_RULE = f"from 0 to {WAIT_MAX_MS // 1000} seconds"
 
 _ENDS = {
@@ -95,6 +106,16 @@ def max_hold(value: float | timedelta) -> float:
     if span <= 0:
         raise ValueError(f"max_hold must be {_MAX_HOLD_RULE}, not {value!r}")
     return span
+
+
+def min_hold(value: float | timedelta) -> float:
+    """Returns the time after a grant in which nobody else gets the lock that a caller passed, in seconds. 0 is none."""
+    return seconds(value, "min_hold", _MIN_HOLD_RULE)
+
+
+def lock_delay(value: float | timedelta) -> float:
+    """Returns the delay after a lease that is not released that a caller passed, in seconds. 0 is none."""
+    return seconds(value, "lock_delay", _LOCK_DELAY_RULE)
 
 
 def wait(value: float | timedelta) -> float:
@@ -177,6 +198,14 @@ def holder(message: pb.LockHolder) -> Holder:
     )
 
 
+def delay(message: pb.AcquireResponse | pb.LockInfo) -> LockDelay | None:
+    """Returns the delay of a lock; None if there is none."""
+    if not message.HasField("delay"):
+        return None
+    it = message.delay
+    return LockDelay(from_duration(it.remaining), it.holder, it.fencing_token)
+
+
 def lock_info(message: pb.LockInfo) -> LockInfo:
     return LockInfo(
         name=message.lock_name,
@@ -184,6 +213,7 @@ def lock_info(message: pb.LockInfo) -> LockInfo:
         waiters=message.waiters,
         previous_end=lease_end(message.previous_end),
         newest_token=message.newest_token,
+        delay=delay(message),
     )
 
 

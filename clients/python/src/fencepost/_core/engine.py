@@ -100,9 +100,11 @@ class Engine:
         return Release(self, lease, handle, now, on_done)
 
     def give_up(self, lease: Lease, now: float) -> None:
-        """Releases a lost lease in the background, unless the server has reported its end."""
-        by_clock = (LossReason.SILENCE, LossReason.MAX_HOLD)
-        if not lease.released and lease.lost is not None and lease.lost.reason in by_clock:
+        """Releases a lost lease in the background, unless the server has reported its end, and no delay follows it."""
+        reasons = {LossReason.SILENCE, LossReason.MAX_HOLD}
+        if lease.lock_delay:
+            reasons.add(LossReason.EXPIRED)
+        if not lease.released and lease.lost is not None and lease.lost.reason in reasons:
             self.release(lease, now)
 
     def unanswered(self, operation: Operation, now: float) -> None:

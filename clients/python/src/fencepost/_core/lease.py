@@ -28,6 +28,7 @@ class Lease:
         "given_up",
         "grant_id",
         "lease_id",
+        "lock_delay",
         "lost",
         "name",
         "on_at_risk",
@@ -41,7 +42,9 @@ class Lease:
         "valid_until",
     )
 
-    def __init__(self, lease: pb.Lease, reading: Reading, ttl: float, *, max_hold: bool = False) -> None:
+    def __init__(
+        self, lease: pb.Lease, reading: Reading, ttl: float, *, max_hold: bool = False, lock_delay: float = 0.0
+    ) -> None:
         self.name = lease.lock_name
         self.lease_id = lease.lease_id
         """A secret: never logged."""
@@ -59,6 +62,8 @@ class Lease:
         self._max_hold = max_hold
         """Whether one was asked for. Without it, a renewal that answers less than the TTL only shows that somebody else
         renewed the lease with a shorter one."""
+        self.lock_delay = lock_delay
+        """How long the lock stays unavailable after it if nobody releases it. A late release ends that."""
         self.bounded = False
         """Whether the last renewal answered less than the TTL: the lease ends by its ``max_hold``, and misses no
         renewal."""

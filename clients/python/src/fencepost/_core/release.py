@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 class Release:
-    """Releases a lease: repeated while the outcome is unknown, until the lease is over on the server as well."""
+    """Releases a lease: repeated while the outcome is unknown, until the lease and the ``lock_delay`` after it are over
+    on the server as well.
+    """
 
     is_acquire = False
 
@@ -41,7 +43,7 @@ class Release:
         self._retries = 0
         self._operation: Operation | None = None
         self._answer_timer: Timer | None = None
-        self._timer = engine.timers.at(now + max(lease.ttl, timing.CALL_TIMEOUT), self._end)
+        self._timer = engine.timers.at(now + max(lease.ttl + lease.lock_delay, timing.CALL_TIMEOUT), self._end)
         self._caller = engine.timers.at(now + engine.retry_for, self._report_unknown) if on_done else None
         engine.send(self, now)
 

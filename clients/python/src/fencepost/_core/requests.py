@@ -6,6 +6,8 @@ import uuid
 from collections.abc import Mapping
 from datetime import timedelta
 
+from google.protobuf.duration_pb2 import Duration
+
 from fencepost._core import convert
 from fencepost._core.convert import duration, text, token
 from fencepost._facts import REQUEST_BYTES_MAX
@@ -26,6 +28,8 @@ def acquire(
     request_id: str | uuid.UUID | None,
     min_token: int,
     max_hold: float | timedelta | None = None,
+    min_hold: float | timedelta | None = None,
+    lock_delay: float | timedelta | None = None,
 ) -> pb.AcquireRequest:
     """Builds the request of an acquire. Sets no request id if the caller gave none."""
     request = pb.AcquireRequest(
@@ -37,12 +41,19 @@ def acquire(
         metadata=convert.metadata(metadata),
         min_token=token(min_token, "min_token"),
         max_hold=None if max_hold is None else duration(convert.max_hold(max_hold)),
+        min_hold=_unless_0(0.0 if min_hold is None else convert.min_hold(min_hold)),
+        lock_delay=_unless_0(0.0 if lock_delay is None else convert.lock_delay(lock_delay)),
     )
     size = request.ByteSize()
     if size > _BYTES_MAX:
         message = f"the request has {size} bytes, the maximum is {_BYTES_MAX}: shorten its fields"
         raise Refused("INVALID_ARGUMENT", "INVALID_FIELD", message)
     return request
+
+
+def _unless_0(span: float) -> Duration | None:
+    """Returns a duration; None for 0, which means the same and needs no server that knows the field."""
+    return duration(span) if span else None
 
 
 def _uuid(value: str | uuid.UUID) -> str:

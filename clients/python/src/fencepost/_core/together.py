@@ -31,10 +31,13 @@ class Asked:
         holder: str,
         metadata: Mapping[str, str] | None,
         max_hold: float | timedelta | None,
+        min_hold: float | timedelta | None,
+        lock_delay: float | timedelta | None,
         now: float,
     ) -> None:
         self.names = ordered(names)
-        self._requests = [requests.acquire(it, ttl, wait, holder, metadata, None, 0, max_hold) for it in self.names]
+        bounds = (max_hold, min_hold, lock_delay)
+        self._requests = [requests.acquire(it, ttl, wait, holder, metadata, None, 0, *bounds) for it in self.names]
         self._waits = bool(convert.wait(wait))
         self.deadline = now + convert.wait(wait)
 
@@ -49,7 +52,7 @@ class Asked:
         """Returns the error of the call, because of one of the locks. Those before it are given back already."""
         name = self.names[min(len(leases), len(self.names) - 1)]
         if isinstance(error, Contended) and waits and self._waits:
-            error = TimedOut(error.name, error.holders, error.waiters)  # the wait was over before its turn
+            error = TimedOut(error.name, error.holders, error.waiters, error.delay)  # the wait was over before its turn
         if isinstance(error, LockLost):
             name = error.name
         names = tuple(it.name for it in reversed(leases) if it.lost is None)

@@ -75,6 +75,8 @@ class Client:
         request_id: str | uuid.UUID | None = None,
         min_token: int = 0,
         max_hold: float | timedelta | None = None,
+        min_hold: float | timedelta | None = None,
+        lock_delay: float | timedelta | None = None,
         on_lost: Callable[[Loss], None] | None = None,
         on_at_risk: Callable[[], None] | None = None,
     ) -> AsyncGenerator[Lock, None]:
@@ -93,6 +95,8 @@ class Client:
             request_id=request_id,
             min_token=min_token,
             max_hold=max_hold,
+            min_hold=min_hold,
+            lock_delay=lock_delay,
             on_lost=on_lost,
             on_at_risk=on_at_risk,
         ) as lock:
@@ -109,6 +113,8 @@ class Client:
         request_id: str | uuid.UUID | None = None,
         min_token: int = 0,
         max_hold: float | timedelta | None = None,
+        min_hold: float | timedelta | None = None,
+        lock_delay: float | timedelta | None = None,
         on_lost: Callable[[Loss], None] | None = None,
         on_at_risk: Callable[[], None] | None = None,
     ) -> Lock:
@@ -131,6 +137,12 @@ class Client:
             max_hold: The longest time to hold the lock, with all renewals, in seconds: at least the TTL, at most 7
                 days. A bound on work that is stuck while its process goes on renewing: then the lock is lost with
                 :attr:`LossReason.MAX_HOLD`. Default: no bound.
+            min_hold: How long the lock stays unavailable after the grant, however the lease ends, release included, in
+                seconds: 0 to 24 h. For jobs that many machines start at one time by clocks that differ: more than the
+                clocks may differ, and less than the time between two starts. Default: 0, none.
+            lock_delay: How long the lock stays unavailable after the end of the lease if it is not released, in
+                seconds: 0 to 60. For stores that cannot compare tokens, in which a holder that lost the lock may still
+                be writing. A release ends it, however late. Default: 0, none.
             on_lost: Called once if the lock is lost, by the event loop.
             on_at_risk: Called when renewals begin to fail, by the event loop. The lock is still held.
 
@@ -146,7 +158,8 @@ class Client:
         label = self._options.holder if holder is None else holder
         convert.callback(on_lost, "on_lost")
         convert.callback(on_at_risk, "on_at_risk")
-        request = requests.acquire(name, ttl, wait, label, metadata, request_id, min_token, max_hold)
+        bounds = (max_hold, min_hold, lock_delay)
+        request = requests.acquire(name, ttl, wait, label, metadata, request_id, min_token, *bounds)
         acquired = await self._driver.acquire(request)
         if acquired.lease is None:
             assert acquired.error is not None
@@ -160,13 +173,24 @@ class Client:
         ttl: float | timedelta | None = None,
         holder: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        max_hold: float | timedelta | None = None,
+        min_hold: float | timedelta | None = None,
+        lock_delay: float | timedelta | None = None,
         on_lost: Callable[[Loss], None] | None = None,
         on_at_risk: Callable[[], None] | None = None,
     ) -> Lock | None:
         """Acquires a lock if it is free; returns None if it is not. Arguments and errors: see :meth:`acquire`."""
         try:
             return await self.acquire(
-                name, ttl=ttl, holder=holder, metadata=metadata, on_lost=on_lost, on_at_risk=on_at_risk
+                name,
+                ttl=ttl,
+                holder=holder,
+                metadata=metadata,
+                max_hold=max_hold,
+                min_hold=min_hold,
+                lock_delay=lock_delay,
+                on_lost=on_lost,
+                on_at_risk=on_at_risk,
             )
         except Contended:
             return None
@@ -180,6 +204,8 @@ class Client:
         holder: str | None = None,
         metadata: Mapping[str, str] | None = None,
         max_hold: float | timedelta | None = None,
+        min_hold: float | timedelta | None = None,
+        lock_delay: float | timedelta | None = None,
         on_lost: Callable[[LockLost], None] | None = None,
     ) -> LockSet:
         """Acquires several locks together: all of them, or none.
@@ -199,13 +225,17 @@ class Client:
             metadata: Shown with the holder of each lock: at most 4 KiB.
             max_hold: The longest time to hold each lock from its grant; see :meth:`acquire`. The set is lost with the
                 first lock for which it is over.
+            min_hold: How long each lock stays unavailable after its grant; see :meth:`acquire`. So do those that are
+                given back because another one was not acquired.
+            lock_delay: How long each lock stays unavailable if it is not released; see :meth:`acquire`.
             on_lost: Called once, when the first lock of the set is lost, by the event loop.
 
         Raises:
             NotAllAcquired: the error names the lock and what was given back; its cause is what :meth:`acquire` raises.
             ClientClosed: the client was closed, or this process was forked after it was made.
         """
-        return await self._together(names, ttl, wait, holder, metadata, max_hold, on_lost).acquire()
+        collector = self._together(names, ttl, wait, holder, metadata, max_hold, min_hold, lock_delay, on_lost)
+        return await collector.acquire()
 
     async def try_all(
         self,
@@ -216,6 +246,8 @@ class Client:
         holder: str | None = None,
         metadata: Mapping[str, str] | None = None,
         max_hold: float | timedelta | None = None,
+        min_hold: float | timedelta | None = None,
+        lock_delay: float | timedelta | None = None,
         on_lost: Callable[[LockLost], None] | None = None,
     ) -> LockSet | None:
         """Acquires several locks together when all of them are free at the same moment; returns None if they were not
@@ -223,9 +255,11 @@ class Client:
 
         It never waits for one lock while it holds another: it tries to acquire all, and if one is not free it gives
         back what it has and tries again after a random pause of up to a second. So it holds up nobody, and it may come
-        too late again and again if the locks are rarely free. Arguments and errors: see :meth:`acquire_all`.
+        too late again and again if the locks are rarely free. With ``min_hold``, what a try gives back is unavailable
+        to the next ones as well. Arguments and errors: see :meth:`acquire_all`.
         """
-        return await self._together(names, ttl, wait, holder, metadata, max_hold, on_lost).acquire_by_tries()
+        collector = self._together(names, ttl, wait, holder, metadata, max_hold, min_hold, lock_delay, on_lost)
+        return await collector.acquire_by_tries()
 
     def _together(
         self,
@@ -235,11 +269,13 @@ class Client:
         holder: str | None,
         metadata: Mapping[str, str] | None,
         max_hold: float | timedelta | None,
+        min_hold: float | timedelta | None,
+        lock_delay: float | timedelta | None,
         on_lost: Callable[[LockLost], None] | None,
     ) -> Collector:
         label = self._options.holder if holder is None else holder
         convert.callback(on_lost, "on_lost")
-        asked = Asked(names, ttl, wait, label, metadata, max_hold, now())
+        asked = Asked(names, ttl, wait, label, metadata, max_hold, min_hold, lock_delay, now())
         return Collector(self, self._driver, asked, label, on_lost)
 
     async def get(self, name: str) -> LockInfo:
