@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import asyncio
 
-from fencepost import LockLost, TimedOut
-from fencepost.aio import Client
+from fencepost.aio import Client, Lock
 
 
-async def lead(token: int) -> None:
-    """The work of the leader. It sends the token with every write."""
+async def work(lock: Lock) -> str:
+    """The work of the leader. It sends the token, the number of its term, with every write."""
     for number in range(3):
-        print(f"leading with token {token}, round {number}")
+        print(f"leading in term {lock.token}, round {number}")
         await asyncio.sleep(0.1)
+    return "the work is done"
 
 
 async def main() -> None:
     async with Client() as client:
-        try:
-            async with client.lock("leader", ttl=5, wait=60) as lock:
-                await lead(lock.token)
-        except TimedOut as error:
-            print(f"somebody else leads: {error}")
-        except LockLost as error:
-            print(f"not the leader any more: {error}")
+        # Waits until it is elected, and again after a loss. It resigns when the work returns.
+        print(await client.lead("leader", work, ttl=5))
 
 
 if __name__ == "__main__":

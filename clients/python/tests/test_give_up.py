@@ -73,3 +73,14 @@ def test_the_clock_alone_decides(proxy: Proxy, server: Server, name: str, monkey
     proxy.heal()
     client.close(PATIENCE)
     assert is_released(server, name)
+
+
+async def test_before_the_body_begins(proxy: Proxy, server: Server, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = aio.Client(proxy.address)
+    lock = await client.acquire(name, ttl=TTL)
+    suspend(monkeypatch, _tasks)
+    with pytest.raises(LockLost):
+        async with lock:
+            raise AssertionError("its body runs")
+    await client.close(PATIENCE)
+    assert await asyncio.to_thread(is_released, server, name)

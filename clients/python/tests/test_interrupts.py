@@ -96,3 +96,21 @@ def test_an_acquire_that_is_interrupted_anywhere_leaves_nothing(
     with other.lock(name, ttl=1) as lock:
         assert not lock.lost.wait(2)
     other.close()
+
+
+# An exception between the grant and the body drops the lock, which warns of that, and is released.
+@pytest.mark.filterwarnings("ignore:lock .* was never released:ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_lead_that_is_interrupted_anywhere_leaves_nothing(server: Server, client: Client, name: str) -> None:
+    terms: list[int] = []
+    with Client(server.address) as other:
+        for line in itertools.count():
+
+            def lead(lock_name: str = f"{name}/{line}") -> None:
+                other.lead(lock_name, lambda lock: terms.append(lock.token))
+
+            if not interrupted(lead, line):
+                break
+        assert line > 20
+        assert terms
+        wait_for(lambda: not list(client.list(name)), "all are free")

@@ -12,14 +12,18 @@ from types import TracebackType
 from fencepost._calls import Calls, Watch
 from fencepost._core import convert, options, requests, timing
 from fencepost._core.acquire import Acquire
+from fencepost._core.campaign import Campaign
 from fencepost._core.clock import now
 from fencepost._core.options import Tls, Token
 from fencepost._core.together import Asked
+from fencepost._lead import ResultT, lead
 from fencepost._lock import Lock
 from fencepost._lock_set import Collector, LockSet
 from fencepost._threads import Driver
+from fencepost._waits import Pending
 from fencepost.errors import Contended, LockLost
 from fencepost.types import LockInfo, Loss, TokenCheck
+from fencepost.v1 import lock_pb2 as pb
 
 
 class Client:
@@ -161,12 +165,20 @@ class Client:
         convert.callback(on_at_risk, "on_at_risk")
         bounds = (max_hold, min_hold, lock_delay)
         request = requests.acquire(name, ttl, wait, label, metadata, request_id, min_token, *bounds)
+        return self._acquire(request, on_lost, on_at_risk)
 
+    def _acquire(
+        self,
+        request: pb.AcquireRequest,
+        on_lost: Callable[[Loss], None] | None = None,
+        on_at_risk: Callable[[], None] | None = None,
+        campaign: Campaign | None = None,
+    ) -> Lock:
         def take(acquired: Acquire) -> Lock:
             assert acquired.lease is not None
-            return Lock(self, self._driver, acquired.lease, label, acquired.previous_end, on_lost, on_at_risk)
+            return Lock(self, self._driver, acquired.lease, request.holder, acquired.previous_end, on_lost, on_at_risk)
 
-        return self._driver.acquire(request, take)
+        return self._driver.acquire(request, take, Pending(campaign))
 
     def try_acquire(
         self,
@@ -196,6 +208,60 @@ class Client:
             )
         except Contended:
             return None
+
+    def lead(
+        self,
+        name: str,
+        body: Callable[[Lock], ResultT],
+        *,
+        ttl: float | timedelta | None = None,
+        holder: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        max_hold: float | timedelta | None = None,
+        min_hold: float | timedelta | None = None,
+        lock_delay: float | timedelta | None = None,
+    ) -> ResultT:
+        """Runs a body as the leader: of all callers with this name, one at a time.
+
+        Campaigns, which is to wait for the lock as long as it takes; then runs ``body(lock)``, and releases the lock.
+        Returns what the body returns, and raises what it raises.
+
+        If the lock is lost, the body is not interrupted: it calls :meth:`Lock.check` before each step, or looks at
+        :attr:`Lock.lost`, and ends by itself. Then the call campaigns again, whatever the body returned or raised: only
+        a body that ends while it leads ends the call. Send :attr:`Lock.token`, the number of the term, with every
+        write: a leader that was paused does no harm only if the store refuses lower tokens.
+
+        What a later try may mend does not end a campaign: servers that are away, drain or refuse for the moment. It
+        goes on after a pause, and the log tells of each outage once. Ctrl-C, and other exceptions of signal handlers,
+        end the call in the main thread: it leaves the queue, or releases the lock after the end of the body. In other
+        threads :meth:`close` ends a campaign; it releases all locks at once, so have a body that leads return before.
+
+        Args:
+            name: The name of the lock, which is the name of the election.
+            body: The work of the leader, called in the thread of the call.
+            ttl: How long the lead lasts without a renewal; see :meth:`acquire`. Another one can be elected so long
+                after the leader's process dies.
+            holder: The label for this lock, in place of the client's.
+            metadata: Shown with the holder: at most 4 KiB.
+            max_hold: The longest term, after which the lock is lost and others are elected; see :meth:`acquire`.
+            min_hold: How long nobody else is elected after an election; see :meth:`acquire`.
+            lock_delay: How long nobody is elected after a leader that did not resign; see :meth:`acquire`.
+
+        Raises:
+            Refused: the server refused the request, and would refuse the next one.
+            Unavailable: no server can be called until somebody changes an address or a certificate.
+            ClientClosed: the client was closed, or this process was forked after it was made.
+        """
+        convert.body(body)
+        label = self._options.holder if holder is None else holder
+        campaign = Campaign(convert.text(name, "name"), self._driver)
+        bounds = (max_hold, min_hold, lock_delay)
+
+        def acquire() -> Lock:
+            request = requests.acquire(name, ttl, campaign.wait, label, metadata, None, 0, *bounds)
+            return self._acquire(request, campaign=campaign)
+
+        return lead(acquire, campaign, body)
 
     def acquire_all(
         self,

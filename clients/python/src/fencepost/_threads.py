@@ -146,7 +146,7 @@ class Driver:
             raise ClientClosed
         if pending.stopped is not None:
             raise pending.stopped
-        pending.acquire = Acquire(self._engine, request, now(), pending.end)
+        pending.acquire = Acquire(self._engine, request, now(), pending.end, pending.campaign)
 
     def _withdraw(self, pending: Pending) -> None:
         acquire = pending.acquire

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from fencepost._core.acquire import Acquire
+from fencepost._core.campaign import Campaign
 from fencepost.errors import FencepostError
 
 
@@ -34,8 +35,10 @@ class Wait:
 class Pending(Wait):
     """An acquire that the worker makes for a caller."""
 
-    def __init__(self) -> None:
+    def __init__(self, campaign: Campaign | None = None) -> None:
         super().__init__()
+        self.campaign = campaign
+        """Of the elector that asks for the lock."""
         self.acquire: Acquire | None = None
         self.stopped: FencepostError | None = None
         """Why nobody wants the lock any more, before its acquire has begun."""

@@ -174,11 +174,13 @@ class Unavailable(FencepostError):
     it did nothing.
     """
 
-    def __init__(self, message: str, reason: str = "") -> None:
-        super().__init__(message, reason)
+    def __init__(self, message: str, reason: str = "", permanent: bool = False) -> None:
+        super().__init__(message, reason, permanent)
         self.message = message
         self.reason = reason
         """The reason that a server gave, such as ``"DRAINING"``; empty if none was reached."""
+        self.permanent = permanent
+        """Whether only a change of an address or of a certificate helps."""
 
     def __str__(self) -> str:
         return self.message

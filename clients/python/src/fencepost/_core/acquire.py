@@ -26,6 +26,7 @@ from fencepost.types import LeaseEnd, LossReason
 from fencepost.v1 import lock_pb2 as pb
 
 if TYPE_CHECKING:
+    from fencepost._core.campaign import Campaign
     from fencepost._core.engine import Engine
 
 
@@ -34,7 +35,14 @@ class Acquire:
 
     is_acquire = True
 
-    def __init__(self, engine: Engine, request: pb.AcquireRequest, now: float, on_done: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        request: pb.AcquireRequest,
+        now: float,
+        on_done: Callable[[], None],
+        campaign: Campaign | None = None,
+    ) -> None:
         self.lease: Lease | None = None
         self.previous_end = LeaseEnd.UNSPECIFIED
         self.error: FencepostError | None = None
@@ -51,6 +59,8 @@ class Acquire:
         self._wait_until = now + from_duration(request.wait_timeout)
         self._until = self._wait_until + engine.retry_for
         self._on_done: Callable[[], None] | None = on_done
+        self._campaign = campaign
+        """Of an elector, which is told how its long wait goes."""
         self._withdrawing = False
         """Whether nobody waits for the lock any more."""
         self._transmissions = 0
@@ -93,6 +103,8 @@ class Acquire:
 
     def waiting(self, ahead: int) -> None:
         self.ahead = ahead
+        if self._campaign is not None:
+            self._campaign.works()
 
     def answered(self, session: Session, operation: Operation, response: pb.SessionResponse, now: float) -> None:
         self._operation = None
@@ -216,6 +228,8 @@ class Acquire:
             pause = max(timing.retry_pause(self._retries, self._engine.random()), error.retry_delay)
             self._retries += 1
             self._engine.suspect(session, now)
+            if self._campaign is not None and not (self._withdrawing or error.is_draining):
+                self._campaign.trouble(error.error())
             if now + pause < self._until:
                 self._set_timer(now + pause, self._again)
             else:

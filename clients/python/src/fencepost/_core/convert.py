@@ -154,6 +154,12 @@ def metadata(value: Mapping[str, str] | None) -> dict[str, str]:
     return {text(key, "a key of metadata"): text(it, f"metadata[{key!r}]") for key, it in value.items()}
 
 
+def body(value: object) -> None:
+    """Checks a function that a caller passed."""
+    if not callable(value):
+        raise TypeError(f"body must be a function, not {type(value).__name__}")
+
+
 def callback(value: object, what: str) -> None:
     """Checks a callback that a caller passed."""
     if value is not None and not callable(value):

@@ -92,7 +92,7 @@ class Failure:
             message, cause = f"{message}; {LAST_ANSWER.replace('{}', answer)}", self.answer.error()
         if self.code in _TRANSIENT and not self.is_outcome_unknown:
             text = message if self.did_nothing else f"no server could be reached: {message}"
-            unavailable = Unavailable(text, self.reason)
+            unavailable = Unavailable(text, self.reason, self.permanent)
             unavailable.__cause__ = cause
             return unavailable
         refused = Refused(self.code, self.reason, message, self.violations)

@@ -20,7 +20,7 @@ class Body:
 
     def enter(self) -> None:
         self._task = asyncio.current_task()
-        self._cancels_before = _cancelling(self._task)
+        self._cancels_before = cancelling(self._task)
 
     def leave(self) -> bool:
         """Returns whether somebody else has cancelled the task, as far as can be known. That cancellation goes on."""
@@ -45,7 +45,7 @@ class Body:
 
 if sys.version_info >= (3, 11):
 
-    def _cancelling(task: asyncio.Task[object] | None) -> int:
+    def cancelling(task: asyncio.Task[object] | None) -> int:
         return 0 if task is None else task.cancelling()
 
     def _uncancel(task: asyncio.Task[object] | None) -> int:
@@ -53,7 +53,7 @@ if sys.version_info >= (3, 11):
 
 else:
     # Python 3.10 does not count cancellations: one of somebody else at the same moment is taken for the loss.
-    def _cancelling(_task: asyncio.Task[object] | None) -> int:
+    def cancelling(_task: asyncio.Task[object] | None) -> int:
         return 0
 
     def _uncancel(_task: asyncio.Task[object] | None) -> int:

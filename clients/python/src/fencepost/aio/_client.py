@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import uuid
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from types import TracebackType
 
 from fencepost._core import convert, options, requests, timing
+from fencepost._core.campaign import Campaign
 from fencepost._core.clock import now
 from fencepost._core.options import AsyncToken, Tls
 from fencepost._core.together import Asked
 from fencepost.aio._calls import Calls, Watch
+from fencepost.aio._lead import ResultT, lead
 from fencepost.aio._lock import Lock
 from fencepost.aio._lock_set import Collector, LockSet
 from fencepost.aio._tasks import Driver
 from fencepost.errors import Contended, LockLost
 from fencepost.types import LockInfo, Loss, TokenCheck
+from fencepost.v1 import lock_pb2 as pb
 
 
 class Client:
@@ -160,11 +163,21 @@ class Client:
         convert.callback(on_at_risk, "on_at_risk")
         bounds = (max_hold, min_hold, lock_delay)
         request = requests.acquire(name, ttl, wait, label, metadata, request_id, min_token, *bounds)
-        acquired = await self._driver.acquire(request)
+        return await self._acquire(request, on_lost, on_at_risk)
+
+    async def _acquire(
+        self,
+        request: pb.AcquireRequest,
+        on_lost: Callable[[Loss], None] | None = None,
+        on_at_risk: Callable[[], None] | None = None,
+        campaign: Campaign | None = None,
+    ) -> Lock:
+        acquired = await self._driver.acquire(request, campaign=campaign)
         if acquired.lease is None:
             assert acquired.error is not None
             raise acquired.error
-        return Lock(self, self._driver, acquired.lease, label, acquired.previous_end, on_lost, on_at_risk)
+        end = acquired.previous_end
+        return Lock(self, self._driver, acquired.lease, request.holder, end, on_lost, on_at_risk)
 
     async def try_acquire(
         self,
@@ -194,6 +207,60 @@ class Client:
             )
         except Contended:
             return None
+
+    async def lead(
+        self,
+        name: str,
+        body: Callable[[Lock], Awaitable[ResultT]],
+        *,
+        ttl: float | timedelta | None = None,
+        holder: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        max_hold: float | timedelta | None = None,
+        min_hold: float | timedelta | None = None,
+        lock_delay: float | timedelta | None = None,
+    ) -> ResultT:
+        """Runs a body as the leader: of all callers with this name, one at a time.
+
+        Campaigns, which is to wait for the lock as long as it takes; then runs ``body(lock)``, and releases the lock.
+        Returns what the body returns, and raises what it raises.
+
+        If the lock is lost, the body is cancelled, as that of :meth:`lock`. The call waits for its end, and campaigns
+        again, whatever the body returned or raised: only a body that ends while it leads ends the call. Send
+        :attr:`Lock.token`, the number of the term, with every write: a leader that was paused does no harm only if the
+        store refuses lower tokens.
+
+        What a later try may mend does not end a campaign: servers that are away, drain or refuse for the moment. It
+        goes on after a pause, and the log tells of each outage once. Cancelled, the call leaves the queue; while it
+        leads, it cancels the body, waits for its end, and only then releases the lock. Cancel it before you close the
+        client, which releases all locks at once.
+
+        Args:
+            name: The name of the lock, which is the name of the election.
+            body: The work of the leader, a coroutine function.
+            ttl: How long the lead lasts without a renewal; see :meth:`acquire`. Another one can be elected so long
+                after the leader's process dies.
+            holder: The label for this lock, in place of the client's.
+            metadata: Shown with the holder: at most 4 KiB.
+            max_hold: The longest term, after which the lock is lost and others are elected; see :meth:`acquire`.
+            min_hold: How long nobody else is elected after an election; see :meth:`acquire`.
+            lock_delay: How long nobody is elected after a leader that did not resign; see :meth:`acquire`.
+
+        Raises:
+            Refused: the server refused the request, and would refuse the next one.
+            Unavailable: no server can be called until somebody changes an address or a certificate.
+            ClientClosed: the client was closed, or this process was forked after it was made.
+        """
+        convert.body(body)
+        label = self._options.holder if holder is None else holder
+        campaign = Campaign(convert.text(name, "name"), self._driver)
+        bounds = (max_hold, min_hold, lock_delay)
+
+        async def acquire() -> Lock:
+            request = requests.acquire(name, ttl, campaign.wait, label, metadata, None, 0, *bounds)
+            return await self._acquire(request, campaign=campaign)
+
+        return await lead(acquire, campaign, body)
 
     async def acquire_all(
         self,

@@ -119,6 +119,9 @@ class Lock:
         return done.result
 
     async def __aenter__(self) -> Lock:
+        if self.loss is not None:
+            # No body runs, so the end of the block does not give up what the server may still have.
+            await self.release()
         self.check()
         self._body.enter()
         return self

@@ -29,6 +29,7 @@ from fencepost._channel import (
 from fencepost._core import events, failure, timing
 from fencepost._core.acquire import Acquire
 from fencepost._core.address import Address
+from fencepost._core.campaign import Campaign
 from fencepost._core.clock import now
 from fencepost._core.engine import Engine
 from fencepost._core.lease import Lease
@@ -113,7 +114,12 @@ class Driver:
         elif self._loop is not loop:
             raise ClientClosed("this client was used in another event loop: make a client in each loop")
 
-    async def acquire(self, request: pb.AcquireRequest, started: Callable[[Acquire], None] = lambda _: None) -> Acquire:
+    async def acquire(
+        self,
+        request: pb.AcquireRequest,
+        started: Callable[[Acquire], None] = lambda _: None,
+        campaign: Campaign | None = None,
+    ) -> Acquire:
         """Waits for the result of an acquire. Cancelled, it withdraws the request in the background. :meth:`stop` ends
         the wait of the acquire that ``started`` is told.
         """
@@ -121,7 +127,7 @@ class Driver:
         if self._engine.closed:
             raise ClientClosed
         done = asyncio.Event()
-        acquire = Acquire(self._engine, request, now(), done.set)
+        acquire = Acquire(self._engine, request, now(), done.set, campaign)
         started(acquire)
         self._changed()
         try:
