@@ -1,4 +1,4 @@
-"""Leader election with threads, against a real server."""
+"""Leader election with threads, against a real server: terms, and how they end."""
 
 from __future__ import annotations
 
@@ -7,23 +7,16 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from functools import partial
-from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from conftest import PATIENCE
-from support.ports import foreign_grpc, web_server
-from support.processes import Redis, Server, free_port, wait_for
+from support.futures import in_thread
+from support.processes import Server, wait_for
 from support.proxy import Proxy
 
 import fencepost
 from fencepost import Client, LeaseEnd, Lock, testing
-from fencepost._core import campaign
-from fencepost._core.campaign import Campaign
-
-ResultT = TypeVar("ResultT")
 
 
 @pytest.fixture
@@ -32,36 +25,8 @@ def other(server: Server) -> Iterator[Client]:
         yield client
 
 
-@pytest.fixture
-def failures(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
-    """The acquires of electors that failed."""
-    seen: list[Exception] = []
-    failed = Campaign.failed
-
-    def note(self: Campaign, error: fencepost.FencepostError) -> float:
-        seen.append(error)
-        return failed(self, error)
-
-    monkeypatch.setattr(Campaign, "failed", note)
-    return seen
-
-
 def no_body(_lock: Lock) -> None:
     raise AssertionError("nobody is elected here")
-
-
-def in_thread(call: Callable[[], ResultT]) -> Future[ResultT]:
-    """Runs a call that may take for ever if a test fails: the close of its client ends it."""
-    future: Future[ResultT] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(call())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
 
 
 def interrupt_when(condition: Callable[[], bool]) -> threading.Thread:
@@ -239,81 +204,6 @@ def test_a_closed_client_ends_a_campaign(server: Server, other: Client, name: st
         with pytest.raises(fencepost.ClientClosed):
             waiting.result(PATIENCE)
         wait_for(lambda: other.get(name).waiters == 0, "it has left the queue")
-
-
-def test_a_server_that_starts_later(tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "fencepost")
-    address = f"127.0.0.1:{free_port()}"
-    with Client(address) as client:
-        leader = in_thread(lambda: client.lead(name, Lock.valid))
-        wait_for(lambda: f"server {address} failed" in caplog.text, "it has tried")
-        assert not leader.done()
-        with Server(tmp_path / "late", listen=address):
-            assert leader.result(PATIENCE)
-
-
-def test_an_outage_that_is_longer_than_a_wait_is_told_once(
-    tmp_path: Path,
-    name: str,
-    failures: list[Exception],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr(campaign, "WAIT_MAX_MS", 100)
-    address = f"127.0.0.1:{free_port()}"
-    # Longer than the longest pause between two connections.
-    with Client(address, retry_for=2.5) as client:
-        leader = in_thread(lambda: client.lead(name, Lock.valid))
-        wait_for(lambda: len(failures) >= 2, "it has tried again and again")
-        with Server(tmp_path / "late", listen=address):
-            assert leader.result(PATIENCE)
-    assert {type(it) for it in failures} <= {fencepost.Unavailable, fencepost.OutcomeUnknown}
-    text = f"the campaign for {name} fails, and goes on: "
-    assert len([it for it in caplog.messages if it.startswith(text)]) == 1
-
-
-def test_a_store_that_is_away_is_told_while_it_waits(
-    tmp_path: Path, redis: Redis, name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with Server(tmp_path / "a", "--store", redis.url) as server, Client(server.address) as client:
-        client.acquire(name).release()
-        redis.pause()
-        leader = in_thread(lambda: client.lead(name, Lock.valid))
-        text = f"the campaign for {name} fails, and goes on: "
-        wait_for(lambda: text in caplog.text, "it is told")
-        assert not leader.done()
-        redis.resume()
-        assert leader.result(PATIENCE)
-        assert len([it for it in caplog.messages if it.startswith(text)]) == 1
-
-
-@pytest.mark.parametrize(("longest", "told"), [("1s", fencepost.TimedOut), ("0s", fencepost.Contended)])
-def test_a_server_with_shorter_waits(
-    tmp_path: Path, name: str, failures: list[Exception], longest: str, told: type[Exception]
-) -> None:
-    with Server(tmp_path / "a", "--wait-max", longest) as server, Client(server.address) as client:
-        with client.lock(name):
-            leader = in_thread(lambda: client.lead(name, Lock.valid))
-            wait_for(lambda: any(isinstance(it, told) for it in failures), "a wait is over")
-            assert not leader.done()
-        assert leader.result(PATIENCE)
-
-
-def test_what_cannot_be_tried_again(client: Client, name: str) -> None:
-    with pytest.raises(fencepost.Refused, match="lock_name") as refused:
-        client.lead("a\nb", no_body)
-    assert refused.value.reason == "INVALID_FIELD"
-    with pytest.raises(ValueError, match="max_hold must be"):
-        client.lead(name, no_body, max_hold=0)
-    with pytest.raises(TypeError, match="body must be a function, not str"):
-        client.lead(name, "work")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
-    with foreign_grpc() as address, Client(address) as foreign:
-        with pytest.raises(fencepost.Refused, match="not a Fencepost server"):
-            foreign.lead(name, no_body)
-    with web_server() as address, Client(address) as web:
-        with pytest.raises(fencepost.Unavailable, match="does not speak gRPC") as unavailable:
-            web.lead(name, no_body)
-        assert unavailable.value.permanent
 
 
 def test_terms_that_end_at_once_are_paced(failing: testing.Server) -> None:
