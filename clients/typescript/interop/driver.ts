@@ -89,6 +89,7 @@ async function acquire(line: Line): Promise<Fields> {
   const label = text(line, "lock");
   const [ttl, wait] = [optionalNumber(line, "ttl_ms"), optionalNumber(line, "wait_ms")];
   const maxHold = optionalNumber(line, "max_hold_ms");
+  const [minHold, lockDelay] = [optionalNumber(line, "min_hold_ms"), optionalNumber(line, "lock_delay_ms")];
   const metadata = line["metadata"] as Readonly<Record<string, string>> | null | undefined;
   const cancel = new AbortController();
   acquires.set(line.id, cancel);
@@ -97,6 +98,8 @@ async function acquire(line: Line): Promise<Fields> {
       signal: cancel.signal,
       ...(ttl !== undefined && { ttl }),
       ...(maxHold !== undefined && { maxHold }),
+      ...(minHold !== undefined && { minHold }),
+      ...(lockDelay !== undefined && { lockDelay }),
       ...(wait !== undefined && { wait }),
       ...(metadata && { metadata }),
       onAtRisk: () => {

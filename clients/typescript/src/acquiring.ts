@@ -16,7 +16,7 @@ import type { Core } from "./core.js";
 import { Contended, LockLost, TimedOut } from "./errors.js";
 import { Failure } from "./failure.js";
 import { type AcquireResponse, AcquireResponse_Outcome as Outcome } from "./gen/fencepost/v1/lock_pb.js";
-import { holderFrom } from "./info.js";
+import { delayFrom, holderFrom, type LockDelay, type LockHolder } from "./info.js";
 import type { Lease } from "./lease.js";
 import type { Answered } from "./operation.js";
 import { release } from "./releasing.js";
@@ -125,7 +125,7 @@ export class Acquiring {
       case Outcome.CONTENDED:
         // With a wait, this answers a repeat that arrived when the wait was over.
         if (wait > 0) throw timedOut(this.#request, response);
-        throw new Contended(this.#request.message.lockName, response.holders.map(holderFrom), response.waiters);
+        throw new Contended(this.#request.message.lockName, ...stateFrom(response));
       default:
         throw malformed();
     }
@@ -150,7 +150,13 @@ export class Acquiring {
 }
 
 function timedOut({ message }: Request, response: AcquireResponse): TimedOut {
-  return new TimedOut(message.lockName, response.holders.map(holderFrom), response.waiters);
+  return new TimedOut(message.lockName, ...stateFrom(response));
+}
+
+/** Why the lock was not granted. */
+function stateFrom(response: AcquireResponse): [holders: LockHolder[], waiters: number, delay?: LockDelay] {
+  const [holders, delay] = [response.holders.map(holderFrom), delayFrom(response.delay)];
+  return delay === undefined ? [holders, response.waiters] : [holders, response.waiters, delay];
 }
 
 function malformed(): Error {

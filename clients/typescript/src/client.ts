@@ -1,6 +1,7 @@
 /** The client. */
 import { hostname, userInfo } from "node:os";
 import { inspect } from "node:util";
+import { create } from "@bufbuild/protobuf";
 import { Acquiring } from "./acquiring.js";
 import { addresses } from "./address.js";
 import { checkObject, checkText, checkWhole, mistake } from "./arguments.js";
@@ -9,6 +10,7 @@ import { now } from "./clock.js";
 import { Core } from "./core.js";
 import { ClientClosed, Contended, LockLost } from "./errors.js";
 import { HOLDER_BYTES_MAX, RETRY_FOR_MS, TOKEN_MAX } from "./facts.js";
+import { LockInfoSchema } from "./gen/fencepost/v1/lock_pb.js";
 import { HeldLock } from "./held.js";
 import { infoFrom, type LockInfo, type TokenStatus, tokenStatusFrom, type WatchEvent } from "./info.js";
 import type { Lock } from "./lock.js";
@@ -200,8 +202,8 @@ export class Client implements AsyncDisposable {
 
   #together(names: Iterable<string>, options: AcquireAllOptions): Together {
     checkObject("options", options);
-    const { ttl, wait, signal, holder, metadata, maxHold } = options;
-    const given = Object.entries({ ttl, wait, signal, holder, metadata, maxHold });
+    const { ttl, wait, signal, holder, metadata, maxHold, minHold, lockDelay } = options;
+    const given = Object.entries({ ttl, wait, signal, holder, metadata, maxHold, minHold, lockDelay });
     const known = given.filter(([, value]) => value !== undefined);
     return new Together(this.#core, names, Object.fromEntries(known), (...one) => this.#acquire(...one));
   }
@@ -211,7 +213,7 @@ export class Client implements AsyncDisposable {
     checkText("name", name);
     const request = { lockName: name };
     const { lock } = await call(this.#core, options.signal, (service, more) => service.get(request, more));
-    return lock ? infoFrom(lock) : { name, holders: [], waiters: 0, previousEnd: "unspecified", newestToken: 0 };
+    return infoFrom(lock ?? create(LockInfoSchema, { lockName: name }));
   }
 
   /** Lists the locks that are held or waited for whose names begin with the prefix, in no particular order. */

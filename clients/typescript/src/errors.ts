@@ -1,6 +1,6 @@
 /** The errors that this package throws. Mistakes in options are a `TypeError` or a `RangeError`. */
 import * as facts from "./facts.js";
-import type { LockHolder } from "./info.js";
+import type { LockDelay, LockHolder } from "./info.js";
 
 /** The base of all errors of this package. */
 export abstract class FencepostError extends Error {}
@@ -10,16 +10,19 @@ export class Contended extends FencepostError {
   override readonly name = "Contended";
   /** The name of the lock. */
   readonly lockName: string;
-  /** Who holds the lock. Empty while it is offered to the next waiter. */
+  /** Who holds the lock. Empty while it is offered to the next waiter, and if there is a delay. */
   readonly holders: readonly LockHolder[];
   /** How many requests wait for the lock. */
   readonly waiters: number;
+  /** Why nobody gets the lock, if nobody holds it. */
+  readonly delay: LockDelay | undefined;
 
-  constructor(lockName: string, holders: readonly LockHolder[], waiters: number) {
-    super(`${lockName} is ${describe(holders, waiters)}`);
+  constructor(lockName: string, holders: readonly LockHolder[], waiters: number, delay?: LockDelay) {
+    super(`${lockName} is ${describe(holders, waiters, delay)}`);
     this.lockName = lockName;
     this.holders = holders;
     this.waiters = waiters;
+    this.delay = delay;
   }
 }
 
@@ -28,16 +31,19 @@ export class TimedOut extends FencepostError {
   override readonly name = "TimedOut";
   /** The name of the lock. */
   readonly lockName: string;
-  /** Who holds the lock. Empty while it is offered to the next waiter. */
+  /** Who holds the lock. Empty while it is offered to the next waiter, and if there is a delay. */
   readonly holders: readonly LockHolder[];
   /** How many other requests wait for the lock. */
   readonly waiters: number;
+  /** Why nobody gets the lock, if nobody holds it. */
+  readonly delay: LockDelay | undefined;
 
-  constructor(lockName: string, holders: readonly LockHolder[], waiters: number) {
-    super(`timed out waiting for ${lockName}: it is ${describe(holders, waiters)}`);
+  constructor(lockName: string, holders: readonly LockHolder[], waiters: number, delay?: LockDelay) {
+    super(`timed out waiting for ${lockName}: it is ${describe(holders, waiters, delay)}`);
     this.lockName = lockName;
     this.holders = holders;
     this.waiters = waiters;
+    this.delay = delay;
   }
 }
 
@@ -233,8 +239,21 @@ export class ClientClosed extends FencepostError {
   }
 }
 
-function describe(holders: readonly LockHolder[], waiters: number): string {
+/** A time as messages have it. */
+export function seconds(ms: number): string {
+  return `${(ms / 1000).toFixed(1)} s`;
+}
+
+function describe(holders: readonly LockHolder[], waiters: number, delay?: LockDelay): string {
+  return `${state(holders, delay)}, ${String(waiters)} waiting`;
+}
+
+function state(holders: readonly LockHolder[], delay?: LockDelay): string {
+  if (delay !== undefined) {
+    const last = delay.holder === "" ? "its last lease" : delay.holder;
+    return `unavailable for another ${seconds(delay.remaining)} (delay after ${last})`;
+  }
+  if (holders.length === 0) return "being offered to the next waiter";
   const labels = holders.map(({ holder }) => holder).filter((label) => label !== "");
-  const held = labels.length > 0 ? `held by ${labels.join(" and ")}` : "held";
-  return `${holders.length > 0 ? held : "being offered to the next waiter"}, ${String(waiters)} waiting`;
+  return labels.length > 0 ? `held by ${labels.join(" and ")}` : "held";
 }

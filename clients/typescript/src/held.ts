@@ -2,7 +2,7 @@
 import { inspect } from "node:util";
 import { now } from "./clock.js";
 import type { Core } from "./core.js";
-import { here, LockLost } from "./errors.js";
+import { here, LockLost, seconds } from "./errors.js";
 import { releaseWhenForgotten } from "./forgotten.js";
 import type { Released } from "./info.js";
 import type { Lease, LeaseListener } from "./lease.js";
@@ -127,15 +127,14 @@ export class HeldLock implements Lock {
         if (!loss.isOwn) core.log.warn(loss.message, { lock: name, token });
       },
       atRisk: (cause, remaining) => {
-        const left = `${(remaining / 1000).toFixed(1)} s`;
-        const text = `renewals of ${name} fail, it is valid for another ${left}: ${cause}`;
+        const text = `renewals of ${name} fail, it is valid for another ${seconds(remaining)}: ${cause}`;
         core.log.warn(text, { lock: name, token, cause });
         const held = lock.deref();
         // In a task of its own: an error in user code must not end the loop that answers the server.
         if (onAtRisk && held) setImmediate(onAtRisk, held);
       },
       bounded: (remaining) => {
-        const left = `${(remaining / 1000).toFixed(1)} s`;
+        const left = seconds(remaining);
         const text = `${name} reaches its max_hold: no renewal extends it, and it is valid for another ${left}`;
         core.log.warn(text, { lock: name, token });
       },

@@ -15,7 +15,7 @@ export {
   TimedOut,
   Unavailable,
 } from "./errors.js";
-export type { LockHolder, LockInfo, Released, TokenStatus, WatchEvent } from "./info.js";
+export type { LockDelay, LockHolder, LockInfo, Released, TokenStatus, WatchEvent } from "./info.js";
 export type { Lock } from "./lock.js";
 export type { LockSet } from "./lock-set.js";
 export type { Logger, LogFields } from "./log.js";

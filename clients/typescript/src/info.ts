@@ -1,5 +1,6 @@
 /** What the servers tell about locks. Durations are in milliseconds. */
 import {
+  type LockDelay as WireDelay,
   type LockHolder as WireHolder,
   type LockInfo as WireInfo,
   type WatchResponse,
@@ -26,18 +27,30 @@ export interface LockHolder {
   readonly metadata: Readonly<Record<string, string>>;
 }
 
+/** Why nobody gets a lock that nobody holds: the last lease asked for `minHold` or `lockDelay`. */
+export interface LockDelay {
+  /** How long the lock stays unavailable. */
+  readonly remaining: number;
+  /** The label of the holder of the last lease. */
+  readonly holder: string;
+  /** The fencing token of the last lease. An operator who releases the lock by force with it ends the delay. */
+  readonly token: number;
+}
+
 /** The public state of a lock: a snapshot for people and dashboards. */
 export interface LockInfo {
   /** The name of the lock. */
   readonly name: string;
-  /** The holders; empty if the lock is free. At most one, until there are shared locks. */
+  /** The holders; empty if the lock is not held. At most one, until there are shared locks. */
   readonly holders: readonly LockHolder[];
   /** How many requests wait for it. */
   readonly waiters: number;
   /** How the lease before the current one ended. */
   readonly previousEnd: End;
-  /** The highest token granted, which is remembered for 10 s after the lease; 0 if none is. */
+  /** The highest token granted, which is remembered for 10 s after the lease or its delay; 0 if none is. */
   readonly newestToken: number;
+  /** Why nobody gets the lock, if nobody holds it. */
+  readonly delay: LockDelay | undefined;
 }
 
 /** An event of a watch. */
@@ -98,6 +111,11 @@ export function holderFrom(wire: WireHolder): LockHolder {
   };
 }
 
+export function delayFrom(wire: WireDelay | undefined): LockDelay | undefined {
+  if (wire === undefined) return undefined;
+  return { remaining: milliseconds(wire.remaining), holder: wire.holder, token: Number(wire.fencingToken) };
+}
+
 export function infoFrom(wire: WireInfo): LockInfo {
   return {
     name: wire.lockName,
@@ -105,6 +123,7 @@ export function infoFrom(wire: WireInfo): LockInfo {
     waiters: wire.waiters,
     previousEnd: end(wire.previousEnd),
     newestToken: token(wire.newestToken) ?? 0,
+    delay: delayFrom(wire.delay),
   };
 }
 

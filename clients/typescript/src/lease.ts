@@ -51,6 +51,8 @@ export class Lease {
   /** Its release, once that has begun. */
   released: Promise<Released> | undefined;
   #atRisk = false;
+  /** Whether its request had a `lockDelay`. */
+  readonly hasLockDelay: boolean;
   /** Whether its request had a `maxHold`. */
   readonly #hasMaxHold: boolean;
   /** Whether the last renewal answered less than the TTL: it ends by its `maxHold`, and misses no renewal. */
@@ -70,6 +72,7 @@ export class Lease {
     const isRepeat = request.attempt > 1;
     this.#expected = request.ttl === undefined && isRepeat ? Infinity : Math.max(milliseconds(request.ttl), this.ttl);
     this.attachedAt = read;
+    this.hasLockDelay = request.lockDelay !== undefined;
     this.#hasMaxHold = request.maxHold !== undefined;
     this.#validUntil = validUntil(reading);
   }

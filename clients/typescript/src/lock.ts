@@ -62,7 +62,7 @@ export interface Lock extends AsyncDisposable {
    * has no effect and the same answer.
    *
    * If the lock is lost by the local clock, this returns at once with the end `unspecified`, and the release goes on in
-   * the background.
+   * the background. A release also ends the `lockDelay` of a lock that is lost.
    *
    * A caller that does not wait for the promise need not handle its rejection.
    *

@@ -2,13 +2,14 @@
  * Releases a lease: repeated with the same ids until the outcome is known, or the lease would have ended anyhow.
  *
  * The first transmission is queued before the first await. The caller waits within a bound; the repeats go on behind
- * it. Nobody waits for the release of a lease that is over by the clock.
+ * it. Nobody waits for the release of a lease that is over: it is sent if the server may not know that, and to end the
+ * `lockDelay` of a lease that expired.
  */
 import { create } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import { now } from "./clock.js";
 import type { Core } from "./core.js";
-import { OutcomeUnknown } from "./errors.js";
+import { type LockLost, OutcomeUnknown } from "./errors.js";
 import { Failure } from "./failure.js";
 import { ReleaseRequestSchema, type ReleaseResponse } from "./gen/fencepost/v1/lock_pb.js";
 import type { Released } from "./info.js";
@@ -33,17 +34,16 @@ export function release(core: Core, lease: Lease, waits: Waits = "caller"): Prom
 
 function start(core: Core, lease: Lease, waits: Waits): Promise<Released> {
   const loss = lease.loss(now());
-  const isByClock = loss?.reason === "silence" || loss?.reason === "maxHold";
-  // What the servers have reported needs no question.
-  if (loss !== undefined && loss.reason !== "silence" && loss.reason !== "maxHold" && loss.reason !== "closed") {
-    return Promise.resolve({ end: loss.reason, successorToken: loss.successorToken });
-  }
+  const over = loss === undefined ? undefined : answerTo(loss);
+  const isReported = over !== undefined && over.end !== "unspecified";
+  const endsDelay = over?.end === "expired" && lease.hasLockDelay;
+  if (isReported && !endsDelay) return Promise.resolve(over);
   // The server's end of the lease is later than that of the holder by what the holder keeps back.
   const until = Math.max(now() + core.timeout, lease.validUntil + lease.ttl / 10);
   const retries = new Retries(core.servers, until, "nobody");
   const outcome = finish(core, lease, until, retries);
   lease.giveUp("released");
-  let isWaitedFor = waits === "caller" && !isByClock;
+  let isWaitedFor = waits === "caller" && over === undefined;
   core.inBackground(
     outcome.then(
       () => undefined,
@@ -52,11 +52,18 @@ function start(core: Core, lease: Lease, waits: Waits): Promise<Released> {
       },
     ),
   );
-  if (isByClock) return Promise.resolve({ end: "unspecified", successorToken: undefined });
+  if (over !== undefined) return Promise.resolve(over);
   const released = bounded(core, outcome, retries, () => (isWaitedFor = false));
   // A caller that does not wait for it is not told, and no unhandled rejection ends the process.
   released.catch(() => undefined);
   return released;
+}
+
+/** What the release of a lost lease answers at once; `undefined` for that of a client that is closed. */
+function answerTo({ reason, successorToken }: LockLost): Released | undefined {
+  if (reason === "closed") return undefined;
+  if (reason === "silence" || reason === "maxHold") return { end: "unspecified", successorToken: undefined };
+  return { end: reason, successorToken };
 }
 
 async function bounded(

@@ -41,6 +41,18 @@ export interface AcquireOptions {
    * bound.
    */
   readonly maxHold?: number;
+  /**
+   * How long the lock stays unavailable after the grant, however the lease ends, release included: at most 24 h, 0 by
+   * default. For jobs that many machines start at one time by clocks that differ: the first one runs it, and the others
+   * find the lock unavailable. Choose more than the clocks may differ, and less than the time between two starts.
+   */
+  readonly minHold?: number;
+  /**
+   * How long the lock stays unavailable after the end of the lease if the holder does not release it: at most 60,000,
+   * 0 by default. For stores that cannot compare tokens, in which a holder that lost the lock may still be writing. A
+   * release ends it, however late.
+   */
+  readonly lockDelay?: number;
   /** Told how many requests are ahead in the queue, at most once a second. An upper bound. */
   readonly onWaiting?: (ahead: number) => void;
   /** Told when renewals begin to fail. The lock is still held: `lock.remaining()` says for how long. */
@@ -50,7 +62,7 @@ export interface AcquireOptions {
 /** Options of an acquire of several locks: those of each lock, but for the wait. All durations are in milliseconds. */
 export interface AcquireAllOptions extends Pick<
   AcquireOptions,
-  "ttl" | "signal" | "holder" | "metadata" | "maxHold"
+  "ttl" | "signal" | "holder" | "metadata" | "maxHold" | "minHold" | "lockDelay"
 > {
   /** How long to wait for all of the locks in sum: at most 1 h, 0 by default: do not wait. */
   readonly wait?: number;
@@ -74,7 +86,8 @@ export interface Request {
 export function request(name: string, options: AcquireOptions, holder: string): Request {
   checkText("name", name);
   checkObject("options", options);
-  const { ttl, wait = 0, metadata = {}, minToken = 0, maxHold, requestId = randomUUID() } = options;
+  const { ttl, wait = 0, metadata = {}, minToken = 0, requestId = randomUUID() } = options;
+  const { maxHold, minHold = 0, lockDelay = 0 } = options;
   checkText("holder", options.holder ?? holder);
   checkText("requestId", requestId, true);
   checkObject("metadata", metadata);
@@ -85,6 +98,8 @@ export function request(name: string, options: AcquireOptions, holder: string): 
   if (ttl !== undefined) checkDuration("ttl", ttl, "above 0");
   checkDuration("wait", wait, "0 or more");
   if (maxHold !== undefined) checkDuration("maxHold", maxHold, "above 0");
+  checkDuration("minHold", minHold, "0 or more");
+  checkDuration("lockDelay", lockDelay, "0 or more");
   checkWhole("minToken", minToken, 0, TOKEN_MAX);
   checkSignal(options.signal);
   checkFunction("onWaiting", options.onWaiting);
@@ -97,6 +112,8 @@ export function request(name: string, options: AcquireOptions, holder: string): 
     minToken: BigInt(minToken),
     ...(ttl !== undefined && { ttl: duration(ttl) }),
     ...(maxHold !== undefined && { maxHold: duration(maxHold) }),
+    ...(minHold > 0 && { minHold: duration(minHold) }),
+    ...(lockDelay > 0 && { lockDelay: duration(lockDelay) }),
     ...(wait > 0 && { waitTimeout: duration(wait) }),
   });
   const bytes = toBinary(AcquireRequestSchema, message).length;

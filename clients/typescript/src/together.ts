@@ -84,7 +84,7 @@ export class Together {
   /** The error of a lock whose turn came when the wait was over is that of a wait. */
   #waited(error: unknown): unknown {
     if ((this.#options.wait ?? 0) === 0 || !(error instanceof Contended)) return error;
-    return new TimedOut(error.lockName, error.holders, error.waiters);
+    return new TimedOut(error.lockName, error.holders, error.waiters, error.delay);
   }
 
   /** Gives back what was acquired. Resolves with the error of the call. */

@@ -1,4 +1,4 @@
-import { Client, type Lock, LockLost, type LossReason } from "@fencepost/client";
+import { Client, type Lock, type LockDelay, LockLost, type LossReason } from "@fencepost/client";
 import { type Fenced, redis, type sqlite, StaleToken } from "@fencepost/client/guards";
 import { FakeLock, type FakeLockOptions, Server, type ServerOptions } from "@fencepost/client/testing";
 
@@ -9,7 +9,9 @@ const value: number = await client.using("a", { ttl: 1000, wait: 1 }, async (loc
 });
 const text: string = await client.using("a", () => `${value}`);
 await using lock = await client.lock(text, { metadata: { a: "b" }, onAtRisk: (it) => it.remaining() });
-const free: Lock | null = await client.tryLock("a");
+const free: Lock | null = await client.tryLock("a", { minHold: 1000, lockDelay: 1000 });
+const delay: LockDelay | undefined = (await client.get("a")).delay;
+console.log(delay?.remaining, delay?.holder, delay?.token);
 if (lock.signal.reason instanceof LockLost) {
   const reason: LossReason = lock.signal.reason.reason;
   console.log(reason, free?.token);
