@@ -30,6 +30,8 @@ export class Acquiring {
   readonly #core: Core;
   #request: Request;
   readonly #onWaiting: ((ahead: number) => void) | undefined;
+  /** Told why a transmission failed. */
+  readonly #onFailure: ((cause: string) => void) | undefined;
   readonly #stop = new AbortController();
   /** When the wait ends, and when retries end. */
   readonly #waitUntil: number;
@@ -39,10 +41,16 @@ export class Acquiring {
   /** Whether the session had no room for another lease. */
   #isFull = false;
 
-  constructor(core: Core, request: Request, onWaiting?: (ahead: number) => void) {
+  constructor(
+    core: Core,
+    request: Request,
+    onWaiting?: (ahead: number) => void,
+    onFailure?: (cause: string) => void,
+  ) {
     this.#core = core;
     this.#request = request;
     this.#onWaiting = onWaiting;
+    this.#onFailure = onFailure;
     this.#waitUntil = now() + request.wait;
     this.#until = this.#waitUntil + core.timeout;
   }
@@ -92,6 +100,7 @@ export class Acquiring {
   /** Waits until the next transmission. Throws the error for the caller if there is none. */
   async #pause(retries: Retries, server: number, failure: Failure): Promise<void> {
     const stop = this.#stop.signal;
+    this.#onFailure?.(this.#core.servers.explain(server, failure).message);
     const final = await retries.failed(server, failure, stop);
     if (final === undefined && !stop.aborted) return;
     const known = (final ?? failure).afterSending(retries.mayBeApplied);

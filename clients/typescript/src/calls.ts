@@ -1,44 +1,16 @@
 /** Calls that change nothing, repeated on the next server while they fail. */
 import { type Client, Code } from "@connectrpc/connect";
-import { checkSignal, checkText } from "./arguments.js";
+import { checkText } from "./arguments.js";
 import { now } from "./clock.js";
 import type { Core } from "./core.js";
-import { ClientClosed } from "./errors.js";
 import { Failure } from "./failure.js";
 import type { LockService } from "./gen/fencepost/v1/lock_pb.js";
 import { eventFrom, infoFrom, type LockInfo, type WatchEvent } from "./info.js";
 import { ANSWER_TIMEOUT_MS } from "./operation.js";
 import { Retries } from "./retries.js";
+import { Stop } from "./stop.js";
 
 type Service = Client<typeof LockService>;
-
-/** Gives up a call when the caller's signal aborts, or the client is closed. */
-class Stop {
-  readonly #controller = new AbortController();
-  readonly #core: Core;
-  readonly #caller: AbortSignal | undefined;
-  readonly #abort = (): void => {
-    this.#controller.abort(this.#caller?.aborted === true ? this.#caller.reason : new ClientClosed());
-  };
-
-  constructor(core: Core, caller: AbortSignal | undefined) {
-    checkSignal(caller);
-    this.#core = core;
-    this.#caller = caller;
-    core.onClose.add(this.#abort);
-    caller?.addEventListener("abort", this.#abort);
-    if (core.isClosed || caller?.aborted === true) this.#abort();
-  }
-
-  get signal(): AbortSignal {
-    return this.#controller.signal;
-  }
-
-  end(): void {
-    this.#core.onClose.delete(this.#abort);
-    this.#caller?.removeEventListener("abort", this.#abort);
-  }
-}
 
 /** One call, with repeats. */
 export async function call<T>(

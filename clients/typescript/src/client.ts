@@ -5,10 +5,12 @@ import { create } from "@bufbuild/protobuf";
 import { Acquiring } from "./acquiring.js";
 import { addresses } from "./address.js";
 import { checkObject, checkText, checkWhole, mistake } from "./arguments.js";
+import { type Body, type SetBody, under } from "./body.js";
 import { call, list, watch } from "./calls.js";
 import { now } from "./clock.js";
 import { Core } from "./core.js";
-import { ClientClosed, Contended, LockLost } from "./errors.js";
+import { Election } from "./election.js";
+import { ClientClosed, Contended, type LockLost } from "./errors.js";
 import { HOLDER_BYTES_MAX, RETRY_FOR_MS, TOKEN_MAX } from "./facts.js";
 import { LockInfoSchema } from "./gen/fencepost/v1/lock_pb.js";
 import { HeldLock } from "./held.js";
@@ -17,7 +19,7 @@ import type { Lock } from "./lock.js";
 import type { LockSet } from "./lock-set.js";
 import { Log, type Logger } from "./log.js";
 import { release } from "./releasing.js";
-import { type AcquireAllOptions, type AcquireOptions, request } from "./request.js";
+import { type AcquireAllOptions, type AcquireOptions, type LeadOptions, request, shared } from "./request.js";
 import { checkToken, Tls, type TlsOptions, Tokens, type TokenSource } from "./security.js";
 import { Servers } from "./servers.js";
 import { Together } from "./together.js";
@@ -102,14 +104,14 @@ export class Client implements AsyncDisposable {
     return traced(() => this.#acquire(name, options));
   }
 
-  async #acquire(name: string, options: AcquireOptions, onEnd?: (loss: LockLost) => void): Promise<Lock> {
+  async #acquire(name: string, options: AcquireOptions, told: Told = {}): Promise<Lock> {
     const core = this.#core;
     const asked = request(name, options, core.holder);
     const { signal, onWaiting, onAtRisk } = options;
     if (core.isClosed) throw new ClientClosed();
     signal?.throwIfAborted();
     const waiting = onWaiting && ((ahead: number) => void setImmediate(onWaiting, ahead));
-    const acquiring = new Acquiring(core, asked, waiting);
+    const acquiring = new Acquiring(core, asked, waiting, told.onFailure);
     const stop = () => {
       acquiring.abandon(signal?.aborted === true ? signal.reason : new ClientClosed());
     };
@@ -118,7 +120,7 @@ export class Client implements AsyncDisposable {
     try {
       const acquired = core.awake.during(() => acquiring.run());
       core.acquiring(acquired);
-      return new HeldLock(core, await acquired, onAtRisk, onEnd);
+      return new HeldLock(core, await acquired, onAtRisk, told.onEnd);
     } finally {
       core.onClose.delete(stop);
       signal?.removeEventListener("abort", stop);
@@ -150,6 +152,33 @@ export class Client implements AsyncDisposable {
     const [options, body] = rest.length === 1 ? [{}, rest[0]] : rest;
     if (typeof body !== "function") throw mistake("body", "a function", body, "");
     return under(await this.lock(name, options), options.signal, body);
+  }
+
+  /**
+   * Leader election: waits until this process is the leader, runs the body, and resigns. When it loses the lock, it
+   * campaigns again, and runs the body again when it is elected again, with a higher `lock.token`: the term.
+   *
+   * The body's signal aborts when the lock is lost, and when `options.signal` aborts. Stop the work then: no campaign,
+   * and no release, begins before the body has settled. What it says after a loss is dropped; an error of its own goes
+   * to the log. When the body ends while it leads, this promise settles as the body's does.
+   *
+   * A campaign goes on while servers cannot be reached or are full. A leader that was paused does no harm only if every
+   * write carries the token: pass it to a guard.
+   *
+   * @throws the reason of `options.signal` when that aborts, once the body has settled and the lock is released
+   * @throws Refused if the servers refuse the request, and Unavailable if that `isLasting`
+   * @throws ClientClosed if the client is closed; and the errors of the body
+   */
+  lead<T>(name: string, body: Body<T>): Promise<T>;
+  lead<T>(name: string, options: LeadOptions, body: Body<T>): Promise<T>;
+  async lead<T>(name: string, ...rest: [Body<T>] | [LeadOptions, Body<T>]): Promise<T> {
+    const [options, body] = rest.length === 1 ? [{}, rest[0]] : rest;
+    if (typeof body !== "function") throw mistake("body", "a function", body, "");
+    checkObject("options", options);
+    const campaign = (one: AcquireOptions, onFailure: (cause: string) => void) =>
+      traced(() => this.#acquire(name, one, { onFailure }));
+    // Awaited here, so that the stacks of errors have the caller.
+    return await new Election(this.#core, name, shared(options), campaign, body).lead();
   }
 
   /**
@@ -202,10 +231,9 @@ export class Client implements AsyncDisposable {
 
   #together(names: Iterable<string>, options: AcquireAllOptions): Together {
     checkObject("options", options);
-    const { ttl, wait, signal, holder, metadata, maxHold, minHold, lockDelay } = options;
-    const given = Object.entries({ ttl, wait, signal, holder, metadata, maxHold, minHold, lockDelay });
-    const known = given.filter(([, value]) => value !== undefined);
-    return new Together(this.#core, names, Object.fromEntries(known), (...one) => this.#acquire(...one));
+    const { wait } = options;
+    const known = { ...shared(options), ...(wait !== undefined && { wait }) };
+    return new Together(this.#core, names, known, (name, one, onEnd) => this.#acquire(name, one, { onEnd }));
   }
 
   /** Reads the state of one lock: a snapshot for people, not to decide whether to write. */
@@ -279,36 +307,12 @@ export class Client implements AsyncDisposable {
   }
 }
 
-/** The work under a lock. */
-export type Body<T> = (lock: Lock, signal: AbortSignal) => T | Promise<T>;
-
-/** The work under several locks. */
-export type SetBody<T> = (locks: LockSet, signal: AbortSignal) => T | Promise<T>;
-
-/** Runs a body under locks that are held, and releases them. */
-async function under<H extends AsyncDisposable & { readonly signal: AbortSignal }, T>(
-  held: H,
-  outer: AbortSignal | undefined,
-  body: (held: H, signal: AbortSignal) => T | Promise<T>,
-): Promise<T> {
-  // Read for the body in any case: the lock is then not forgotten, whatever the body refers to.
-  const signal = outer ? AbortSignal.any([held.signal, outer]) : held.signal;
-  let outcome: { value: T } | { error: unknown };
-  try {
-    outcome = { value: await body(held, signal) };
-  } catch (error) {
-    outcome = { error };
-  }
-  const cause = "error" in outcome ? { cause: outcome.error } : undefined;
-  try {
-    await held[Symbol.asyncDispose]();
-  } catch (loss) {
-    if (!(loss instanceof LockLost)) throw loss;
-    const { lockName, token, reason, successorToken, isOwn } = loss;
-    throw new LockLost(lockName, token, reason, successorToken, { ...cause, isOwn });
-  }
-  if ("error" in outcome) throw outcome.error;
-  return outcome.value;
+/** Who is told about an acquire beside its caller. */
+interface Told {
+  /** The lease has ended. */
+  readonly onEnd?: (loss: LockLost) => void;
+  /** A transmission failed, for this cause. */
+  readonly onFailure?: (cause: string) => void;
 }
 
 /** `user@host:pid`, within the bound of labels and without control characters. */

@@ -173,11 +173,19 @@ export class Unavailable extends FencepostError {
   override readonly name = "Unavailable";
   /** The server's reason, such as `STORE_UNAVAILABLE` or `DRAINING`; `undefined` if no server could be reached. */
   readonly reason: string | undefined;
+  /** Whether that stays until somebody changes an address or certificates, on either side. */
+  readonly isLasting: boolean;
 
-  constructor(message: string, reason?: string, options?: ErrorOptions) {
+  constructor(message: string, reason?: string, options?: UnavailableOptions) {
     super(message, options);
     this.reason = reason;
+    this.isLasting = options?.isLasting ?? false;
   }
+}
+
+interface UnavailableOptions extends ErrorOptions {
+  /** Default: no. */
+  readonly isLasting?: boolean;
 }
 
 /** A field of a request that breaks a rule. */

@@ -121,7 +121,8 @@ export class Failure {
   static ofAll(failures: readonly Failure[], last: Failure): Failure {
     const answered = failures.filter(({ reason }) => reason !== undefined);
     const ordered = [...answered, ...failures.filter((each) => !answered.includes(each))];
-    return (answered[0] ?? last).with({ message: ordered.map((each) => each.message).join("; ") });
+    const message = ordered.map((each) => each.message).join("; ");
+    return (answered[0] ?? last).with({ message, isLasting: failures.every(({ isLasting }) => isLasting) });
   }
 
   /** The same failure, of a request that an earlier transmission may have delivered. */
@@ -138,10 +139,11 @@ export class Failure {
     return this.with({ message, cause: answer.toError() });
   }
 
-  private with(changed: { message?: string; sent?: boolean; isRepeat?: boolean; cause?: unknown }): Failure {
-    const { code, message, sent, reason, violations, retryDelay, isLasting, diagnosis } = this;
+  private with(changed: Partial<Pick<Failure, "message" | "sent" | "isLasting" | "cause">> & Details): Failure {
+    const { code, message, sent, reason, violations, retryDelay, diagnosis } = this;
     const cause = changed.cause ?? this.cause;
     const isRepeat = changed.isRepeat ?? this.#isRepeat;
+    const isLasting = changed.isLasting ?? this.isLasting;
     const details = { ...(reason !== undefined && { reason }), violations, retryDelay, isLasting, diagnosis, isRepeat };
     return new Failure(code, changed.message ?? message, changed.sent ?? sent, details, cause);
   }
@@ -197,7 +199,7 @@ export class Failure {
       return new Refused(this.message, codeName(this.code), this.reason, this.violations, options);
     }
     const message = this.reason === undefined ? `no server could be reached: ${this.message}` : this.message;
-    return new Unavailable(message, this.reason, options);
+    return new Unavailable(message, this.reason, { ...options, isLasting: this.isLasting });
   }
 }
 

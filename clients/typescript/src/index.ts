@@ -1,5 +1,6 @@
 /** The client of Fencepost, a lock server with fencing tokens. */
-export { type Body, type CallOptions, Client, type ClientOptions, type SetBody } from "./client.js";
+export type { Body, SetBody } from "./body.js";
+export { type CallOptions, Client, type ClientOptions } from "./client.js";
 export {
   ClientClosed,
   Contended,
@@ -19,7 +20,7 @@ export type { LockDelay, LockHolder, LockInfo, Released, TokenStatus, WatchEvent
 export type { Lock } from "./lock.js";
 export type { LockSet } from "./lock-set.js";
 export type { Logger, LogFields } from "./log.js";
-export type { AcquireAllOptions, AcquireOptions } from "./request.js";
+export type { AcquireAllOptions, AcquireOptions, LeadOptions } from "./request.js";
 export type { TlsOptions, TokenSource } from "./security.js";
 export type { End } from "./wire.js";
 export { VERSION } from "./version.js";

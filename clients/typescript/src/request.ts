@@ -59,11 +59,25 @@ export interface AcquireOptions {
   readonly onAtRisk?: (lock: Lock) => void;
 }
 
+const SHARED = ["ttl", "signal", "holder", "metadata", "maxHold", "minHold", "lockDelay"] as const;
+
+/** The options of an acquire that other calls have too. */
+type SharedOptions = Pick<AcquireOptions, (typeof SHARED)[number]>;
+
+/** Those of them that are given. */
+export function shared(options: SharedOptions): SharedOptions {
+  const given = SHARED.map((name) => [name, options[name]] as const);
+  return Object.fromEntries(given.filter(([, value]) => value !== undefined));
+}
+
+/**
+ * Options of a leader election: those of its lock. `maxHold` is the longest term. When `signal` aborts, the election
+ * ends: a campaign is given up, and a leader resigns once its body has settled. All durations are in milliseconds.
+ */
+export type LeadOptions = SharedOptions;
+
 /** Options of an acquire of several locks: those of each lock, but for the wait. All durations are in milliseconds. */
-export interface AcquireAllOptions extends Pick<
-  AcquireOptions,
-  "ttl" | "signal" | "holder" | "metadata" | "maxHold" | "minHold" | "lockDelay"
-> {
+export interface AcquireAllOptions extends SharedOptions {
   /** How long to wait for all of the locks in sum: at most 1 h, 0 by default: do not wait. */
   readonly wait?: number;
 }

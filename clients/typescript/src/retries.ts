@@ -68,7 +68,7 @@ export class Retries {
 }
 
 /** The pause before the next transmission in milliseconds, with jitter, so that clients do not all retry at once. */
-export function backoff(tries: number): number {
-  const full = Math.min(RETRY_FIRST_MS * 2 ** Math.min(tries, 8), RETRY_MAX_MS);
+export function backoff(tries: number, first = RETRY_FIRST_MS, max = RETRY_MAX_MS): number {
+  const full = Math.min(first * 2 ** Math.min(tries, 8), max);
   return (full / 2) * (1 + Math.random());
 }
