@@ -15,7 +15,7 @@ async function waits(client: Client, count: number): Promise<void> {
 }
 
 /** A promise, and how to fulfil it. */
-function gate(): { readonly opened: Promise<void>; open(): void } {
+function gate(): { readonly opened: Promise<void>; readonly open: () => void } {
   let open: () => void = () => assert.fail();
   const opened = new Promise<void>((resolve) => (open = resolve));
   return { opened, open };

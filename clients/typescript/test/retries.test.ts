@@ -74,8 +74,16 @@ void test("retries end at once when no server would ever accept a connection", (
   assert.equal(both.preferred, 1);
   assert.equal(await retries.failed(1, Failure.connection("127.0.0.1:1", troubleOf(RESET))), undefined);
   assert.equal(await retries.failed(0, lasting(0)), undefined);
-  const all = /^127.0.0.1:0: .* not trusted.*; 127.0.0.1:1: .* not trusted/;
-  assert.match((await retries.failed(1, lasting(1)))?.message ?? "", all);
+  const all = /: 127.0.0.1:0: .* not trusted.*; 127.0.0.1:1: .* not trusted/;
+  const final = (await retries.failed(1, lasting(1)))?.toError() ?? assert.fail();
+  assert.match(final.message, all);
+  assert.ok(final instanceof Unavailable && final.isLasting);
+  // One of two servers can be called later.
+  const over = new Retries(both, now() + 1000);
+  assert.equal(await over.failed(1, Failure.connection("127.0.0.1:1", troubleOf(RESET))), undefined);
+  const late = new Failure(Code.Unavailable, "busy", false, { retryDelay: 60_000, isLasting: true });
+  const mixed = (await over.failed(0, late))?.toError();
+  assert.ok(mixed instanceof Unavailable && !mixed.isLasting);
   // Nobody waits: the certificates may be changed until then.
   const patient = new Retries(servers(1), until, "nobody");
   assert.equal(await patient.failed(0, lasting(0)), undefined);

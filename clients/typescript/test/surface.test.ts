@@ -30,6 +30,10 @@ void test("an argument that is wrong is named, with its rule and its value", asy
     [() => acquire({ onAtRisk: 7 }, "a"), "TypeError", "onAtRisk must be a function, not 7"],
     [() => acquire({ requestId: ["secret"] }, "a"), "TypeError", "requestId must be a string, not object"],
     [() => client.using("a", undefined as never), "TypeError", "body must be a function, not undefined"],
+    [() => client.lead("a", undefined as never), "TypeError", "body must be a function, not undefined"],
+    [() => client.lead("a", null as never, () => 7), "TypeError", "options must be an object, not null"],
+    [() => client.lead("a", { signal: 7 as never }, () => 7), "TypeError", "signal must be an AbortSignal, not 7"],
+    [() => client.lead("a", { minHold: -1 }, () => 7), "RangeError", /^minHold must be a finite number .*, not -1$/],
     [() => client.get(undefined as never), "TypeError", "name must be a string, not undefined"],
     [() => client.get("a", { signal: 7 as never }), "TypeError", "signal must be an AbortSignal, not 7"],
     [() => client.list(7 as never).next(), "TypeError", "prefix must be a string, not 7"],
@@ -78,6 +82,7 @@ void test("the stack of an error has the line of its caller", async (t) => {
     async unavailableByCaller() { await nowhere.lock("a"); },
     async triedByCaller() { await nowhere.tryLock("a"); },
     async usedByCaller() { await client.using("held", () => undefined); },
+    async ledByCaller() { await client.lead("", () => undefined); },
     async readByCaller() { await nowhere.get("a"); },
     async checkedByCaller() { await nowhere.checkToken("a", 7); },
     async listedByCaller() { for await (const _ of nowhere.list()) break; },
@@ -97,7 +102,7 @@ void test("the stack of an error has the line of its caller", async (t) => {
   for (const [name, call] of Object.entries(calls)) {
     const stack = await stackOf(call);
     assert.match(stack, new RegExp(`at (async )?.*${name}.*surface\\.test`), stack);
-    assert.match(stack.split("\n")[0] ?? "", /^(Contended|TimedOut|ClientClosed|Unavailable|LockLost): ./);
+    assert.match(stack.split("\n")[0] ?? "", /^(Contended|TimedOut|ClientClosed|Unavailable|LockLost|Refused): ./);
   }
   server.pause();
   const releasedByCaller = async () => { await held.release(); };

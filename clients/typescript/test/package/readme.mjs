@@ -32,6 +32,25 @@ const BLOCKS = [
      await client.close();`,
   ],
   [
+    "client.lead(",
+    `import { Client } from "@fencepost/client";
+     const client = new Client();
+     let elected: (token: number) => void;
+     const token = new Promise<number>((resolve) => (elected = resolve));
+     const settleNext = async (token: number, signal: AbortSignal) => {
+       elected(token);
+       await new Promise((resolve) => setTimeout(resolve, 10));
+     };`,
+    `const { holders } = await client.get("billing/leader");
+     if (holders[0]?.token !== (await token)) throw new Error("it does not lead");
+     const reason = new Error("enough");
+     shutdown.abort(reason);
+     const ended: unknown = await leading.catch((error: unknown) => error);
+     if (ended !== reason) throw ended;
+     if ((await client.get("billing/leader")).holders.length > 0) throw new Error("it leads");
+     await client.close();`,
+  ],
+  [
     "AbortSignal.timeout(5000)",
     `import { Client } from "@fencepost/client";
      const client = new Client();`,

@@ -1,4 +1,4 @@
-import { Client, type Lock, type LockDelay, LockLost, type LossReason } from "@fencepost/client";
+import { Client, type LeadOptions, type Lock, type LockDelay, LockLost, type LossReason } from "@fencepost/client";
 import { type Fenced, redis, type sqlite, StaleToken } from "@fencepost/client/guards";
 import { FakeLock, type FakeLockOptions, Server, type ServerOptions } from "@fencepost/client/testing";
 
@@ -8,6 +8,14 @@ const value: number = await client.using("a", { ttl: 1000, wait: 1 }, async (loc
   return Promise.resolve(lock.token);
 });
 const text: string = await client.using("a", () => `${value}`);
+const leadOptions: LeadOptions = { ttl: 1000, maxHold: 60_000, minHold: 1000, lockDelay: 1000, holder: "me" };
+const led: number = await client.lead("a", leadOptions, (leader: Lock, signal: AbortSignal) => {
+  signal.throwIfAborted();
+  return leader.token;
+});
+const ledText: Promise<string> = client.lead("a", async () => `${led}`);
+// @ts-expect-error A campaign waits as long as it takes.
+await client.lead("a", { wait: 1000 }, () => ledText);
 await using lock = await client.lock(text, { metadata: { a: "b" }, onAtRisk: (it) => it.remaining() });
 const free: Lock | null = await client.tryLock("a", { minHold: 1000, lockDelay: 1000 });
 const delay: LockDelay | undefined = (await client.get("a")).delay;
