@@ -311,7 +311,8 @@ func (a *attempts) answered(op *operation) (lock *Lock, again bool, err error) {
 	case pb.AcquireResponse_OUTCOME_CONTENDED:
 		if !a.options.untilDone && a.options.wait == 0 {
 			return nil, false, &ContendedError{
-				Name: name, Holders: holders(answer.GetHolders()), Waiters: int(answer.GetWaiters()),
+				Name: name, Holders: holders(answer.GetHolders()), Delay: delay(answer.GetDelay()),
+				Waiters: int(answer.GetWaiters()),
 			}
 		}
 		// The answer to a repetition that arrived when the wait was over.
@@ -326,8 +327,8 @@ func (a *attempts) answered(op *operation) (lock *Lock, again bool, err error) {
 
 func (a *attempts) timedOut(answer *pb.AcquireResponse) error {
 	return &TimedOutError{
-		Name: a.request.GetLockName(), Holders: holders(answer.GetHolders()), Waiters: int(answer.GetWaiters()),
-		byContext: a.byContext,
+		Name: a.request.GetLockName(), Holders: holders(answer.GetHolders()), Delay: delay(answer.GetDelay()),
+		Waiters: int(answer.GetWaiters()), byContext: a.byContext,
 	}
 }
 

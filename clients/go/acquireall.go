@@ -181,7 +181,9 @@ func (w *wanted) waited(o acquireOptions, err error) error {
 	if o.wait > 0 || w.options.wait == 0 || w.byTries || !errors.As(err, &contended) {
 		return err
 	}
-	return &TimedOutError{Name: contended.Name, Holders: contended.Holders, Waiters: contended.Waiters}
+	return &TimedOutError{
+		Name: contended.Name, Holders: contended.Holders, Delay: contended.Delay, Waiters: contended.Waiters,
+	}
 }
 
 // notAllAcquired gives back what was acquired, and returns the error of the call.

@@ -16,7 +16,7 @@ import (
 
 // Errors to compare with by [errors.Is]. The errors that the client returns have types of their own, which say more.
 var (
-	// ErrContended matches a [*ContendedError]: the lock is held, and the call did not wait.
+	// ErrContended matches a [*ContendedError]: the lock is held or unavailable, and the call did not wait.
 	ErrContended = errors.New("fencepost: the lock is held")
 	// ErrTimedOut matches a [*TimedOutError]: the wait ended without a grant.
 	ErrTimedOut = errors.New("fencepost: the wait ended without a grant")
@@ -34,18 +34,22 @@ var (
 	ErrClosed = errors.New("fencepost: the client is closed")
 )
 
-// A ContendedError says that a lock is held, and that the call did not wait for it. It matches [ErrContended].
+// A ContendedError says that a lock is held, or unavailable because of the delay after its last lease, and that the
+// call did not wait for it. It matches [ErrContended].
 type ContendedError struct {
 	// Name is the name of the lock.
 	Name string
-	// Holders are the holders. Today at most one; none while the lock is being offered to the next waiter.
+	// Holders are the holders. Today at most one; none while the lock is being offered to the next waiter, or if there is
+	// a Delay.
 	Holders []LockHolder
+	// Delay says why nobody gets the lock, if nobody holds it; nil if there is no delay.
+	Delay *LockDelay
 	// Waiters is the number of waiting requests.
 	Waiters int
 }
 
 func (e *ContendedError) Error() string {
-	return fmt.Sprintf("fencepost: %s is %s", e.Name, describe(e.Holders, e.Waiters))
+	return fmt.Sprintf("fencepost: %s is %s", e.Name, describe(e.Holders, e.Delay, e.Waiters))
 }
 
 // Is reports whether target is [ErrContended].
@@ -56,8 +60,11 @@ func (e *ContendedError) Is(target error) bool { return target == ErrContended }
 type TimedOutError struct {
 	// Name is the name of the lock.
 	Name string
-	// Holders are the holders. Today at most one; none while the lock is being offered to the next waiter.
+	// Holders are the holders. Today at most one; none while the lock is being offered to the next waiter, or if there is
+	// a Delay.
 	Holders []LockHolder
+	// Delay says why nobody gets the lock, if nobody holds it; nil if there is no delay.
+	Delay *LockDelay
 	// Waiters is the number of other waiting requests.
 	Waiters int
 
@@ -65,7 +72,7 @@ type TimedOutError struct {
 }
 
 func (e *TimedOutError) Error() string {
-	return fmt.Sprintf("fencepost: timed out waiting for %s: it is %s", e.Name, describe(e.Holders, e.Waiters))
+	return fmt.Sprintf("fencepost: timed out waiting for %s: it is %s", e.Name, describe(e.Holders, e.Delay, e.Waiters))
 }
 
 // Is reports whether target is [ErrTimedOut].
@@ -73,7 +80,15 @@ func (e *TimedOutError) Is(target error) bool {
 	return target == ErrTimedOut || e.byContext && target == context.DeadlineExceeded
 }
 
-func describe(holders []LockHolder, waiters int) string {
+func describe(holders []LockHolder, delay *LockDelay, waiters int) string {
+	if delay != nil {
+		after := delay.Holder
+		if after == "" {
+			after = "its last lease"
+		}
+		return fmt.Sprintf("unavailable for another %v (delay after %s), %d waiting",
+			delay.Remaining.Round(time.Millisecond), after, waiters)
+	}
 	if len(holders) == 0 {
 		return fmt.Sprintf("being offered to the next waiter, %d waiting", waiters)
 	}

@@ -50,6 +50,9 @@ type lease struct {
 	atRisk   bool
 	// hasMaxHold is whether the request had a max_hold. It does not change.
 	hasMaxHold bool
+	// hasLockDelay is whether the request had a lock_delay, which a release after the end of the lease ends. It does not
+	// change.
+	hasLockDelay bool
 	// bounded is whether the last renewal answered less than the TTL: max_hold ends the lease, and no renewal is missing.
 	bounded bool
 	// storeAway is whether the server has reported since the last renewal that its store is unreachable.

@@ -36,6 +36,8 @@ type acquireOptions struct {
 	requestID  string
 	minToken   uint64
 	maxHold    *time.Duration
+	minHold    time.Duration
+	lockDelay  time.Duration
 	onAtRisk   func()
 	onPosition func(int)
 }
@@ -88,6 +90,21 @@ func WithMaxHold(maxHold time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.maxHold = &maxHold }
 }
 
+// WithMinHold keeps the lock unavailable until so long after its grant, however the lease ends, release included: at
+// most 24 h; by default, and with 0, not at all. It is for jobs that many machines start at one time by clocks that
+// differ: the first one runs the job, and the others find the lock unavailable although it took 10 ms. Choose more than
+// the clocks may differ, and less than the time between two starts.
+func WithMinHold(minHold time.Duration) AcquireOption {
+	return func(o *acquireOptions) { o.minHold = minHold }
+}
+
+// WithLockDelay keeps the lock unavailable for so long after the end of its lease if the holder did not release it: at
+// most 60 s; by default, and with 0, not at all. It is for stores that cannot compare tokens, in which a holder that
+// has lost its lease may still be writing. [Lock.Release] after the loss ends it: the old holder has stopped.
+func WithLockDelay(lockDelay time.Duration) AcquireOption {
+	return func(o *acquireOptions) { o.lockDelay = lockDelay }
+}
+
 // WithOnAtRisk sets a function that is called, on a goroutine of its own, each time that renewals begin to fail. The
 // lock is still held, and not lost if a renewal succeeds in time.
 func WithOnAtRisk(call func()) AcquireOption { return func(o *acquireOptions) { o.onAtRisk = call } }
@@ -121,6 +138,13 @@ func (o *acquireOptions) request(name, holder string) (*pb.AcquireRequest, error
 	}
 	if o.maxHold != nil {
 		request.MaxHold = durationpb.New(*o.maxHold)
+	}
+	// Servers of earlier versions know neither: what is not asked for is not sent.
+	if o.minHold != 0 {
+		request.MinHold = durationpb.New(o.minHold)
+	}
+	if o.lockDelay != 0 {
+		request.LockDelay = durationpb.New(o.lockDelay)
 	}
 	texts := map[string]string{"lock_name": name, "holder": request.GetHolder(), "request_id": request.GetRequestId()}
 	for key, value := range o.metadata {

@@ -24,8 +24,8 @@ func (c *Client) startRelease(held *lease, end error) {
 		if errors.As(how, &lost) {
 			held.releaseErr = lost
 			close(held.released)
-			// The server has reported the end: there is nothing to release.
-			if lost.Reason != LossSilence && lost.Reason != LossMaxHold {
+			// The server has reported the end: there is nothing to release but the lock_delay after it.
+			if lost.Reason != LossSilence && lost.Reason != LossMaxHold && !held.hasLockDelay {
 				c.forget(held)
 				return
 			}

@@ -129,8 +129,10 @@ func (s *session) granted(op *operation, answer *pb.AcquireResponse, now clock.M
 		onAtRisk:   op.acquire.onAtRisk,
 		validUntil: first.validUntil(),
 		ttl:        first.ttl,
-		hasMaxHold: op.acquire.request.GetMaxHold() != nil,
 		replayed:   op.acquire.request.GetAttempt() > 1,
+
+		hasMaxHold:   op.acquire.request.GetMaxHold() != nil,
+		hasLockDelay: op.acquire.request.GetLockDelay() != nil,
 	}
 	held.attachments.attempt, held.attachments.at = 1, now
 	held.ctx, held.cancel = context.WithCancelCause(context.WithoutCancel(op.acquire.ctx))

@@ -78,12 +78,25 @@ type LockHolder struct {
 	Metadata map[string]string
 }
 
+// A LockDelay says why nobody gets a lock that nobody holds: its last lease was acquired with [WithMinHold] or
+// [WithLockDelay].
+type LockDelay struct {
+	// Remaining is how long the lock stays unavailable.
+	Remaining time.Duration
+	// Holder is the label of the holder of that lease.
+	Holder string
+	// Token is the fencing token of that lease. An operator who forces its release makes the lock available.
+	Token uint64
+}
+
 // LockInfo is the public state of a lock: a snapshot that may be out of date when it arrives.
 type LockInfo struct {
 	// Name is the name of the lock.
 	Name string
-	// Holders are the holders; none if the lock is free. Today at most one; handle any number.
+	// Holders are the holders; none if nobody holds the lock. Today at most one; handle any number.
 	Holders []LockHolder
+	// Delay says why nobody gets the lock, if nobody holds it; nil if there is no delay.
+	Delay *LockDelay
 	// Waiters is the number of waiting requests.
 	Waiters int
 	// PreviousEnd says how the last lease before the current one ended.
@@ -144,10 +157,21 @@ func holders(wire []*pb.LockHolder) []LockHolder {
 	return found
 }
 
+// delay is nil if the lock has none.
+func delay(wire *pb.LockDelay) *LockDelay {
+	if wire == nil {
+		return nil
+	}
+	return &LockDelay{
+		Remaining: duration(wire.GetRemaining()), Holder: wire.GetHolder(), Token: wire.GetFencingToken(),
+	}
+}
+
 func lockInfo(wire *pb.LockInfo) LockInfo {
 	return LockInfo{
 		Name:        wire.GetLockName(),
 		Holders:     holders(wire.GetHolders()),
+		Delay:       delay(wire.GetDelay()),
 		Waiters:     int(wire.GetWaiters()),
 		PreviousEnd: leaseEnd(wire.GetPreviousEnd()),
 		NewestToken: wire.GetNewestToken(),

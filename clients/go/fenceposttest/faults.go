@@ -22,7 +22,8 @@ const (
 var orders = http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: orderTimeout}
 
 // Lose revokes the lease of a lock, as an operator can: the holder finds the lock lost, with the reason
-// [fencepost.LossRevoked]. The error says that nobody holds the lock.
+// [fencepost.LossRevoked]. No delay follows, whatever the holder asked for ([fencepost.WithMinHold],
+// [fencepost.WithLockDelay]). The error says that nobody holds the lock.
 func (s *Server) Lose(name string) error { return s.order("lose", name) }
 
 // DropReply loses the reply to the next acquire, release or renewal that succeeds, and cuts all connections of the

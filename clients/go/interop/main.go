@@ -33,6 +33,8 @@ type request struct {
 	Names    []string          `json:"names"`
 	TTL      *int64            `json:"ttl_ms"`
 	MaxHold  *int64            `json:"max_hold_ms"`
+	MinHold  *int64            `json:"min_hold_ms"`
+	Delay    *int64            `json:"lock_delay_ms"`
 	Wait     *int64            `json:"wait_ms"`
 	Metadata map[string]string `json:"metadata"`
 	Of       int64             `json:"of"`

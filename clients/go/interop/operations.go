@@ -100,6 +100,12 @@ func (d *driver) options(r request) []fencepost.AcquireOption {
 	if r.MaxHold != nil {
 		options = append(options, fencepost.WithMaxHold(time.Duration(*r.MaxHold)*time.Millisecond))
 	}
+	if r.MinHold != nil {
+		options = append(options, fencepost.WithMinHold(time.Duration(*r.MinHold)*time.Millisecond))
+	}
+	if r.Delay != nil {
+		options = append(options, fencepost.WithLockDelay(time.Duration(*r.Delay)*time.Millisecond))
+	}
 	if r.Wait != nil {
 		options = append(options, fencepost.WithWait(time.Duration(*r.Wait)*time.Millisecond))
 	}
