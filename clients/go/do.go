@@ -24,22 +24,43 @@ func (c *Client) Do(
 	if err != nil {
 		return err
 	}
-	defer runtime.KeepAlive(lock)                 // it is not forgotten before it is released
-	defer c.startRelease(lock.lease, ErrReleased) // if work panics
-	err = c.workUnder(ctx, lock, work)
-	lost := lock.Err()
-	released := lock.Release(ctx)
-	if lost == nil && errors.Is(released, ErrLost) {
-		lost = released
-	}
-	if lost == nil || errors.Is(err, lost) {
-		return err
-	}
-	return errors.Join(lost, err)
+	return c.workUnder(ctx, lock, func(ctx context.Context) error { return work(ctx, lock.Token()) }).err()
 }
 
-func (c *Client) workUnder(ctx context.Context, lock *Lock, work func(context.Context, uint64) error) error {
+// worked is what has become of work under a lock.
+type worked struct {
+	// failed is the error of the work.
+	failed error
+	// ended is why the lock was no longer held when the work returned; nil if it was held.
+	ended error
+	// released is the error of the release.
+	released error
+}
+
+// workUnder calls work, and then releases the lock, also if work panics.
+func (c *Client) workUnder(ctx context.Context, lock *Lock, work func(context.Context) error) (done worked) {
+	defer runtime.KeepAlive(lock)                 // it is not forgotten before it is released
+	defer c.startRelease(lock.lease, ErrReleased) // if work panics
+	done.failed = workWith(ctx, lock, work)
+	done.ended = lock.Err()
+	done.released = lock.Release(ctx)
+	return done
+}
+
+func workWith(ctx context.Context, lock *Lock, work func(context.Context) error) error {
 	ctx, cancel := lock.WithContext(ctx)
 	defer cancel()
-	return work(ctx, lock.Token())
+	return work(ctx)
+}
+
+// err is the error of the work, joined with the end of the lock unless that is its release.
+func (w worked) err() error {
+	ended := w.ended
+	if ended == nil && errors.Is(w.released, ErrLost) {
+		ended = w.released
+	}
+	if ended == nil || errors.Is(w.failed, ended) {
+		return w.failed
+	}
+	return errors.Join(ended, w.failed)
 }

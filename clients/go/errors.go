@@ -224,6 +224,8 @@ type UnavailableError struct {
 	RetryAfter time.Duration
 
 	answer error
+	// hopeless is whether no repetition helps: each server is something else, or cannot be trusted.
+	hopeless bool
 }
 
 func (e *UnavailableError) Error() string { return "fencepost: " + e.Message }

@@ -132,6 +132,18 @@ func (l *eventLog) gaveUp(name string, cause error) {
 		bare(cause)), slog.String("lock", name), slog.String("cause", bare(cause)))
 }
 
+// campaignFails is the first error of a campaign in an outage.
+func (l *eventLog) campaignFails(name string, cause error) {
+	l.add(slog.LevelWarn, fmt.Sprintf("the campaign for %s fails, and goes on: %s", name, bare(cause)),
+		slog.String("lock", name), slog.String("cause", bare(cause)))
+}
+
+// dropped is an error of a leader that had lost its lock before.
+func (l *eventLog) dropped(held *lease, cause error) {
+	l.add(slog.LevelWarn, fmt.Sprintf("the leader of %s failed after the loss of the lock: %s", held.name, bare(cause)),
+		ofLock(held, slog.String("cause", bare(cause)))...)
+}
+
 func (l *eventLog) moved(from, to, cause string) {
 	l.add(slog.LevelInfo, fmt.Sprintf("server %s failed (%s), trying %s", from, cause, to),
 		slog.String("server", from), slog.String("cause", cause))

@@ -76,3 +76,17 @@ func ExampleClient_TryAcquire() {
 	// held by example
 	// <nil>
 }
+
+func ExampleClient_Lead() {
+	client, stop := exampleClient()
+	defer stop()
+	err := client.Lead(context.Background(), "scheduler", func(ctx context.Context, lock *fencepost.Lock) error {
+		// Send the token with every write. The context ends if the lock is lost: Lead campaigns again then.
+		fmt.Println("elected:", lock.Token() > 0, ctx.Err())
+		return nil // resigns
+	})
+	fmt.Println(err)
+	// Output:
+	// elected: true <nil>
+	// <nil>
+}

@@ -140,10 +140,12 @@ func (f *failure) mayHaveEffect() bool {
 
 // isFinalForSession reports whether a server that refuses a session with this error refuses the next one as well.
 func (f *failure) isFinalForSession() bool {
-	if f.hopeless {
-		return true
-	}
-	switch f.code {
+	return f.hopeless || isFinal(f.code)
+}
+
+// isFinal reports whether what is refused with this code is refused again, until somebody changes something.
+func isFinal(code codes.Code) bool {
+	switch code {
 	case codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented, codes.InvalidArgument, codes.NotFound,
 		codes.FailedPrecondition, codes.OutOfRange:
 		return true
@@ -162,6 +164,7 @@ func (f *failure) public(name string) error {
 	if f.isTransient() || f.code == codes.Unavailable {
 		return &UnavailableError{
 			Name: name, Reason: f.reason, Message: f.Error(), RetryAfter: f.retryAfter, answer: f.Unwrap(),
+			hopeless: f.hopeless,
 		}
 	}
 	message := f.message

@@ -97,6 +97,22 @@ func readmeMove(ctx context.Context, client *fencepost.Client, store readmeStore
 	return store.Move(ctx, locks.Token("accounts/7"), locks.Token("accounts/9"))
 }
 
+// Schedule writes until its context is done.
+func (s readmeStore) Schedule(ctx context.Context, token uint64) error {
+	for ctx.Err() == nil {
+		if err := s.write(ctx, token); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func readmeLead(ctx context.Context, client *fencepost.Client, store readmeStore) error {
+	return client.Lead(ctx, "scheduler", func(ctx context.Context, lock *fencepost.Lock) error {
+		return store.Schedule(ctx, lock.Token()) // returns when ctx is done: the lock is lost, or the process has to end
+	})
+}
+
 // The whole program of the README, with its imports, as a process that is told to end.
 func TestTheProgramOfTheReadmeReleasesItsLockOnSIGTERM(t *testing.T) {
 	t.Parallel()
@@ -143,5 +159,27 @@ func TestTheCodeOfTheReadmeWorks(t *testing.T) {
 	tokens = tokens[:1]
 	if len(tokens) != 1 || tokens[0] >= next.Token() || next.PreviousEnd() != fencepost.EndReleased {
 		t.Fatalf("tokens %v, the previous end is %v", tokens, next.PreviousEnd())
+	}
+}
+
+func TestTheLeaderOfTheReadmeIsElectedAgain(t *testing.T) {
+	server := fenceposttest.Start(t)
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	var terms []uint64
+	write := func(ctx context.Context, token uint64) error {
+		if !slices.Contains(terms, token) {
+			terms = append(terms, token)
+			if len(terms) == 2 {
+				cancel()
+				return nil
+			}
+			must(t, server.Lose("scheduler"))
+		}
+		return ctx.Err()
+	}
+	err := readmeLead(ctx, newClient(t, server.Address), readmeStore{write})
+	if !errors.Is(err, context.Canceled) || len(terms) != 2 || terms[0] >= terms[1] {
+		t.Fatalf("got %v after the terms %v", err, terms)
 	}
 }

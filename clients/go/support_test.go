@@ -48,9 +48,9 @@ func startRedis(t *testing.T) (url string, process *os.Process) {
 // A proxy forwards TCP connections to a server, until it is told otherwise.
 type proxy struct {
 	address string
-	target  string
 
 	mu          sync.Mutex
+	target      string
 	connections []net.Conn
 	silent      bool
 	// generation counts calls of silenceOpen: connections of an earlier one are silent.
@@ -88,7 +88,10 @@ func startProxyAt(t *testing.T, where, target string) *proxy {
 }
 
 func (p *proxy) serve(client net.Conn, all *sync.WaitGroup) {
-	server, err := net.Dial("tcp", p.target)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	server, err := net.Dial("tcp", target)
 	p.mu.Lock()
 	generation := p.generation
 	p.connections = append(p.connections, client)
@@ -123,6 +126,13 @@ func (p *proxy) forward(generation int, from, to net.Conn) {
 			return
 		}
 	}
+}
+
+// forwardTo makes new connections those of another server.
+func (p *proxy) forwardTo(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
 }
 
 func (p *proxy) setSilent(silent bool) {
