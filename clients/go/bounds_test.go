@@ -76,6 +76,9 @@ func TestAnErrorOfAnArgumentNamesIt(t *testing.T) {
 		"fencepost: ttl must be 1s to 24h; it is 0s (INVALID_FIELD)":             fencepost.WithTTL(0),
 		"fencepost: max_hold must be at least the TTL, at most 168h; it is 0s":   fencepost.WithMaxHold(0),
 		"fencepost: max_hold must be at least the TTL, at most 168h; it is -1s":  fencepost.WithMaxHold(-time.Second),
+		"fencepost: min_hold must be 0s to 24h; it is -1":                        fencepost.WithMinHold(-time.Second),
+		"fencepost: min_hold must be 0s to 24h; it is 25h":                       fencepost.WithMinHold(25 * time.Hour),
+		"fencepost: lock_delay must be 0s to 1m; it is 1m 1s":                    fencepost.WithLockDelay(61 * time.Second),
 		"fencepost: wait_timeout must be 0s to 1h; it is 1h 59m ":                fencepost.WithWait(2 * time.Hour),
 		"fencepost: holder must be valid UTF-8; it is \"\\xff\" (INVALID_FIELD)": fencepost.WithHolder("\xff"),
 	} {

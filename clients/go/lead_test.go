@@ -147,6 +147,25 @@ func TestALeaderThatIsCutOffIsToldAndElectedAgain(t *testing.T) {
 	must(t, next(t, done))
 }
 
+func TestATermIsNoLongerThanItsMaxHold(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.Start(t)
+	terms, done := lead(testContext(t), newClient(t, server.Address), "scheduler",
+		fencepost.WithTTL(time.Second), fencepost.WithMaxHold(1500*time.Millisecond))
+	first := next(t, terms)
+	within(t, first.ctx.Done())
+	if loss := as[*fencepost.LostError](t, context.Cause(first.ctx)); loss.Reason != fencepost.LossMaxHold {
+		t.Fatalf("got %+v", loss)
+	}
+	first.end <- first.ctx.Err()
+	second := next(t, terms)
+	if second.lock.Token() <= first.lock.Token() {
+		t.Fatalf("token %d after %d", second.lock.Token(), first.lock.Token())
+	}
+	second.end <- nil
+	must(t, next(t, done))
+}
+
 // The caller gives up: the lock is released when the body has returned, and not before.
 func TestALeaderThatIsCancelledIsAwaitedBeforeTheRelease(t *testing.T) {
 	t.Parallel()
@@ -181,7 +200,8 @@ func TestALeaderThatIsCancelledIsAwaitedBeforeTheRelease(t *testing.T) {
 func TestACampaignThatIsCancelledLeavesNoWaiter(t *testing.T) {
 	t.Parallel()
 	server := fenceposttest.Start(t)
-	client, other := newClient(t, server.Address), newClient(t, server.Address)
+	client, log := newJournal(t, server.Address)
+	other := newClient(t, server.Address)
 	held, enough := acquire(t, other, "scheduler"), errors.New("enough")
 	ctx, cancel := context.WithCancelCause(testContext(t))
 	terms, done := lead(ctx, client, "scheduler")
@@ -201,8 +221,8 @@ func TestACampaignThatIsCancelledLeavesNoWaiter(t *testing.T) {
 	}
 	must(t, held.Release(testContext(t)))
 	must(t, acquire(t, other, "scheduler").Release(testContext(t)))
-	if len(terms) != 0 {
-		t.Fatal("it was elected")
+	if len(terms) != 0 || len(log.with("campaign")) != 0 {
+		t.Fatalf("%d terms, %q", len(terms), log.lines)
 	}
 }
 
@@ -244,8 +264,8 @@ func TestALeaderMayResignOrPanic(t *testing.T) {
 	server := fenceposttest.Start(t)
 	client, other := newClient(t, server.Address), newClient(t, server.Address)
 	failed := errors.New("the work failed")
-	err := client.Lead(testContext(t), "scheduler", func(ctx context.Context, lock *fencepost.Lock) error {
-		must(t, lock.Release(ctx))
+	err := client.Lead(testContext(t), "scheduler", func(_ context.Context, lock *fencepost.Lock) error {
+		must(t, lock.Release(testContext(t)))
 		return failed
 	})
 	if !errors.Is(err, failed) || errors.Is(err, fencepost.ErrReleased) {

@@ -93,7 +93,8 @@ func WithMaxHold(maxHold time.Duration) AcquireOption {
 // WithMinHold keeps the lock unavailable until so long after its grant, however the lease ends, release included: at
 // most 24 h; by default, and with 0, not at all. It is for jobs that many machines start at one time by clocks that
 // differ: the first one runs the job, and the others find the lock unavailable although it took 10 ms. Choose more than
-// the clocks may differ, and less than the time between two starts.
+// the clocks may differ, and less than the time between two starts. A lock that [Client.AcquireAll] or [Client.TryAll]
+// gives back was granted, too.
 func WithMinHold(minHold time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.minHold = minHold }
 }
