@@ -99,19 +99,20 @@ final class AcquireOperation extends Operation {
   }
 
   private void notGranted(AcquireResponse answer) {
+    String name = request.getLockName();
     List<HolderInfo> holders = Wire.holders(answer.getHoldersList());
+    LockDelay delay = Wire.delay(answer.hasDelay(), answer.getDelay());
     // A retry that arrives when the wait is over does not wait.
     boolean timedOut = waits || answer.getOutcome() == AcquireResponse.Outcome.OUTCOME_TIMED_OUT;
     fail(timedOut
-        ? new TimedOutException(request.getLockName(), holders, answer.getWaiters())
-        : new ContendedException(request.getLockName(), holders, answer.getWaiters()));
+        ? new TimedOutException(name, holders, delay, answer.getWaiters())
+        : new ContendedException(name, holders, delay, answer.getWaiters()));
   }
 
   private void granted(AcquireResponse answer, Session from, long sent, long read) {
     long held = Wire.nanos(answer.getHeldFor());
     LeaseEnd previous = Wire.end(answer.getPreviousEnd());
-    boolean hasMaxHold = request.hasMaxHold();
-    Lease lease = new Lease(answer.getLease(), request.getHolder(), hasMaxHold, previous, sent, read, held);
+    Lease lease = new Lease(answer.getLease(), request, previous, sent, read, held);
     if (from == null) {
       lease.renewals = Lease.Renewals.ALONE;
     } else {
@@ -179,7 +180,7 @@ final class AcquireOperation extends Operation {
       if (!cleanup && choosesId && keeper.now() < (waits ? waitUntil : until)) {
         restart(failure);
       } else if (!cleanup && choosesId && waits) {
-        fail(new TimedOutException(request.getLockName(), List.of(), 0));
+        fail(new TimedOutException(request.getLockName(), List.of(), null, 0));
       } else {
         fail(failure.exception());
       }

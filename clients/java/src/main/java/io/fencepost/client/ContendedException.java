@@ -3,35 +3,58 @@ package io.fencepost.client;
 import java.util.List;
 import java.util.stream.Collectors;
 
-/** The lock is held by another holder, and the request did not wait. Nothing was changed. */
+/** The lock is not free, and the request did not wait. Nothing was changed. */
 public final class ContendedException extends FencepostException {
   private static final long serialVersionUID = 1L;
 
   private final transient List<HolderInfo> holders;
+
+  private final transient LockDelay delay;
+
   /** The number of waiting requests. */
   private final int waiters;
 
-  ContendedException(String name, List<HolderInfo> holders, int waiters) {
-    super(name + " is " + state(holders, waiters), null);
+  ContendedException(String name, List<HolderInfo> holders, LockDelay delay, int waiters) {
+    super(name + " is " + state(holders, delay, waiters), null);
     this.holders = holders;
+    this.delay = delay;
     this.waiters = waiters;
   }
 
   /** Why a lock is not free; follows "is". */
-  static String state(List<HolderInfo> holders, int waiters) {
+  static String state(List<HolderInfo> holders, LockDelay delay, int waiters) {
+    return why(holders, delay) + ", " + waiters + " waiting";
+  }
+
+  private static String why(List<HolderInfo> holders, LockDelay delay) {
+    if (delay != null) {
+      return delay.state();
+    }
+    if (holders.isEmpty()) {
+      return "being offered to the next waiter";
+    }
     String labels =
         holders.stream().map(HolderInfo::holder).filter(label -> !label.isEmpty()).collect(Collectors.joining(" and "));
-    String held = labels.isEmpty() ? "held" : "held by " + labels;
-    return (holders.isEmpty() ? "being offered to the next waiter" : held) + ", " + waiters + " waiting";
+    return labels.isEmpty() ? "held" : "held by " + labels;
   }
 
   /**
    * The holders of the lock.
    *
-   * @return the holders, today at most one; empty while the lock is being offered to the next waiter
+   * @return the holders, today at most one; empty while the lock is being offered to the next waiter, and during a
+   *     delay
    */
   public List<HolderInfo> holders() {
     return holders == null ? List.of() : holders;
+  }
+
+  /**
+   * Why nobody gets the lock, if nobody holds it.
+   *
+   * @return the delay after the last lease; null if there is none
+   */
+  public LockDelay delay() {
+    return delay;
   }
 
   /**

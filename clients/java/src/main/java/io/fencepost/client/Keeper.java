@@ -120,7 +120,8 @@ final class Keeper {
 
   /**
    * Stops renewing a lease and sends its release. No renewal is sent after this. If the lease is lost, the answer does
-   * not wait for the server: the release goes on in the background, so that the next holder need not wait for the TTL.
+   * not wait for the server: the release goes on in the background, so that the next holder need not wait for the TTL
+   * or the lock_delay.
    */
   CompletableFuture<LeaseEnd> release(Lease lease) {
     lock.lock();
@@ -145,13 +146,15 @@ final class Keeper {
     lease.released = true;
     leases.remove(lease);
     forgotten.remove(lease);
-    if (loss != null && loss.reason() != LossReason.SILENCE && loss.reason() != LossReason.MAX_HOLD) {
-      return CompletableFuture.completedFuture(LeaseEnd.valueOf(loss.reason().name()));
+    boolean reported = loss != null && loss.reason() != LossReason.SILENCE && loss.reason() != LossReason.MAX_HOLD;
+    LeaseEnd end = reported ? LeaseEnd.valueOf(loss.reason().name()) : LeaseEnd.UNSPECIFIED;
+    if (reported && lease.lockDelay == 0) {
+      return CompletableFuture.completedFuture(end);
     }
     sessions.stopRenewing(lease);
     ReleaseOperation operation = new ReleaseOperation(this, lease, now);
     submit(operation);
-    return loss == null ? operation.result : CompletableFuture.completedFuture(LeaseEnd.UNSPECIFIED);
+    return loss == null ? operation.result : CompletableFuture.completedFuture(end);
   }
 
   /** Ends the waiting acquires, releases the locks, and waits a bounded time for the answers. */

@@ -1,5 +1,6 @@
 package io.fencepost.client;
 
+import io.fencepost.v1.AcquireRequestOrBuilder;
 import java.lang.ref.WeakReference;
 import java.util.concurrent.CompletableFuture;
 
@@ -32,6 +33,9 @@ final class Lease {
 
   /** Whether its request bounded the time for which it is held. */
   private final boolean hasMaxHold;
+
+  /** How long the lock stays unavailable if the lease is not released, in nanoseconds. A late release ends that. */
+  final long lockDelay;
 
   /** The full TTL in nanoseconds, as far as known. Volatile: read without the lock. */
   volatile long ttl;
@@ -77,8 +81,7 @@ final class Lease {
 
   Lease(
       io.fencepost.v1.Lease lease,
-      String holder,
-      boolean hasMaxHold,
+      AcquireRequestOrBuilder request,
       LeaseEnd previousEnd,
       long sent,
       long read,
@@ -87,8 +90,9 @@ final class Lease {
     this.id = lease.getLeaseId();
     this.grantId = lease.getGrantId();
     this.token = lease.getFencingToken();
-    this.holder = holder;
-    this.hasMaxHold = hasMaxHold;
+    this.holder = request.getHolder();
+    this.hasMaxHold = request.hasMaxHold();
+    this.lockDelay = Wire.nanos(request.getLockDelay());
     this.previousEnd = previousEnd;
     long left = Wire.nanos(lease.getTtl());
     this.ttl = left;

@@ -8,9 +8,15 @@ import java.util.List;
  *
  * @param name the lock's name
  * @param holders the holders; empty if the lock is not held, today at most one
+ * @param delay why nobody gets the lock, if nobody holds it; null if there is no delay
  * @param waiters the number of waiting requests
  * @param previousEnd how the last lease before the current one ended
  * @param newestToken the highest token granted for the lock; 0 if the server remembers none
  */
 public record LockInfo(
-    String name, List<HolderInfo> holders, int waiters, LeaseEnd previousEnd, long newestToken) {}
+    String name,
+    List<HolderInfo> holders,
+    LockDelay delay,
+    int waiters,
+    LeaseEnd previousEnd,
+    long newestToken) {}

@@ -134,6 +134,42 @@ public final class LockRequest {
   }
 
   /**
+   * The time from the grant for which the lock stays unavailable, however the lease ends, release included. For jobs
+   * that many machines start at one time by clocks that differ: the first one runs the job, and the others find the
+   * lock unavailable although the job took 10 ms. Choose more than the clocks may differ, and less than the time between
+   * two starts.
+   *
+   * @param minHold the time: at most 24 h; zero, the default, for none
+   * @return this request
+   * @throws IllegalArgumentException if the time is below 0
+   */
+  public LockRequest minHold(Duration minHold) {
+    request.setMinHold(orNone(minHold, "minHold"));
+    return this;
+  }
+
+  /**
+   * The time for which the lock stays unavailable after the end of the lease if its holder does not release it. For
+   * stores that cannot compare tokens, in which a holder that has lost its lease may still be writing. A release by the
+   * holder, however late, ends it.
+   *
+   * @param lockDelay the time: at most 60 s; zero, the default, for none
+   * @return this request
+   * @throws IllegalArgumentException if the time is below 0
+   */
+  public LockRequest lockDelay(Duration lockDelay) {
+    request.setLockDelay(orNone(lockDelay, "lockDelay"));
+    return this;
+  }
+
+  private static com.google.protobuf.Duration orNone(Duration time, String what) {
+    if (FencepostClient.notNull(time, what).isNegative()) {
+      throw new IllegalArgumentException(what + " must be 0 or more, not " + time);
+    }
+    return Wire.duration(Wire.nanos(time));
+  }
+
+  /**
    * Acquires the lock, and waits for it as long as {@link #waitFor} says.
    *
    * @return the lock; close it

@@ -60,8 +60,8 @@ public final class LockSetRequest {
   }
 
   /**
-   * The longest time to hold each of the locks from its grant; see {@link LockRequest#maxHold}. The
-   * set is lost with the first lock for which it is over.
+   * The longest time to hold each of the locks from its grant; see {@link LockRequest#maxHold}. The set is lost with the
+   * first lock for which it is over.
    *
    * @param maxHold the time: at least the TTL, at most 7 days; by default there is no bound
    * @return this request
@@ -69,6 +69,32 @@ public final class LockSetRequest {
    */
   public LockSetRequest maxHold(Duration maxHold) {
     requests.forEach(request -> request.maxHold(maxHold));
+    return this;
+  }
+
+  /**
+   * The time from its grant for which each of the locks stays unavailable, however its lease ends; see {@link
+   * LockRequest#minHold}. That goes for the locks that are given back, too, if a later one is not acquired.
+   *
+   * @param minHold the time: at most 24 h; zero, the default, for none
+   * @return this request
+   * @throws IllegalArgumentException if the time is below 0
+   */
+  public LockSetRequest minHold(Duration minHold) {
+    requests.forEach(request -> request.minHold(minHold));
+    return this;
+  }
+
+  /**
+   * The time for which each of the locks stays unavailable after its lease if it is not released; see {@link
+   * LockRequest#lockDelay}.
+   *
+   * @param lockDelay the time: at most 60 s; zero, the default, for none
+   * @return this request
+   * @throws IllegalArgumentException if the time is below 0
+   */
+  public LockSetRequest lockDelay(Duration lockDelay) {
+    requests.forEach(request -> request.lockDelay(lockDelay));
     return this;
   }
 

@@ -5,13 +5,16 @@ import io.fencepost.v1.SessionRequest;
 import io.fencepost.v1.SessionResponse;
 import java.util.concurrent.CompletableFuture;
 
-/** Releases a lease. Repeated while the lease may last, so that nobody has to wait for its TTL. */
+/**
+ * Releases a lease. Repeated while the lease or its lock_delay may last, so that nobody has to wait for the end of
+ * either.
+ */
 final class ReleaseOperation extends Operation {
   final Lease lease;
   final CompletableFuture<LeaseEnd> result = new CompletableFuture<>();
 
   ReleaseOperation(Keeper keeper, Lease lease, long now) {
-    super(keeper, Math.max(lease.validUntil, now + Timing.RETRY_FOR));
+    super(keeper, Math.max(lease.validUntil + lease.lockDelay, now + Timing.RETRY_FOR));
     this.lease = lease;
   }
 

@@ -7,22 +7,36 @@ public final class TimedOutException extends FencepostException {
   private static final long serialVersionUID = 1L;
 
   private final transient List<HolderInfo> holders;
+
+  private final transient LockDelay delay;
+
   /** The number of other waiting requests. */
   private final int waiters;
 
-  TimedOutException(String name, List<HolderInfo> holders, int waiters) {
-    super("timed out waiting for " + name + ": it is " + ContendedException.state(holders, waiters), null);
+  TimedOutException(String name, List<HolderInfo> holders, LockDelay delay, int waiters) {
+    super("timed out waiting for " + name + ": it is " + ContendedException.state(holders, delay, waiters), null);
     this.holders = holders;
+    this.delay = delay;
     this.waiters = waiters;
   }
 
   /**
    * The holders of the lock.
    *
-   * @return the holders, today at most one; empty while the lock is being offered to the next waiter
+   * @return the holders, today at most one; empty while the lock is being offered to the next waiter, and during a
+   *     delay
    */
   public List<HolderInfo> holders() {
     return holders == null ? List.of() : holders;
+  }
+
+  /**
+   * Why nobody gets the lock, if nobody holds it.
+   *
+   * @return the delay after the last lease; null if there is none
+   */
+  public LockDelay delay() {
+    return delay;
   }
 
   /**

@@ -70,10 +70,16 @@ final class Wire {
         Map.copyOf(holder.getMetadataMap()));
   }
 
+  /** Null if the message is absent. */
+  static LockDelay delay(boolean present, io.fencepost.v1.LockDelay delay) {
+    return present ? new LockDelay(java(delay.getRemaining()), delay.getHolder(), delay.getFencingToken()) : null;
+  }
+
   static LockInfo lock(io.fencepost.v1.LockInfo lock) {
     return new LockInfo(
         lock.getLockName(),
         holders(lock.getHoldersList()),
+        delay(lock.hasDelay(), lock.getDelay()),
         lock.getWaiters(),
         end(lock.getPreviousEnd()),
         lock.getNewestToken());

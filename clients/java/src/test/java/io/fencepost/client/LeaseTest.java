@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.fencepost.v1.AcquireRequest;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 
@@ -14,7 +15,11 @@ class LeaseTest {
   /** A lease that was renewed once, for a third of its TTL. */
   private static Lease renewedForLess(boolean hasMaxHold) {
     io.fencepost.v1.Lease granted = io.fencepost.v1.Lease.newBuilder().setTtl(Wire.duration(TTL)).build();
-    Lease lease = new Lease(granted, "me", hasMaxHold, LeaseEnd.UNSPECIFIED, GRANTED, GRANTED, 0);
+    AcquireRequest.Builder request = AcquireRequest.newBuilder();
+    if (hasMaxHold) {
+      request.setMaxHold(Wire.duration(TTL));
+    }
+    Lease lease = new Lease(granted, request, LeaseEnd.UNSPECIFIED, GRANTED, GRANTED, 0);
     long renewed = GRANTED + TTL * 2 / 3;
     lease.renewed(renewed, renewed, 0, TTL / 3 + TimeUnit.SECONDS.toNanos(1));
     return lease;

@@ -233,7 +233,8 @@ class LocksTest {
     assertEquals("FencedLock[told, token " + lock.token() + ", not held]", lock.toString());
     assertEquals("FencepostClient[" + server.address() + "]", client.toString());
     assertEquals(
-        "a is being offered to the next waiter, 3 waiting", new ContendedException("a", List.of(), 3).getMessage());
+        "a is being offered to the next waiter, 3 waiting",
+        new ContendedException("a", List.of(), null, 3).getMessage());
     assertEquals("a (token 7) is lost: the lease was revoked; token 9 holds it now",
         new Loss("a", 7, LossReason.REVOKED, 9).toString());
   }

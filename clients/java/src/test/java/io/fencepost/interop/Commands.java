@@ -118,6 +118,12 @@ final class Commands {
     if (request.has("max_hold_ms")) {
       acquire.maxHold(Duration.ofMillis(request.get("max_hold_ms").getAsLong()));
     }
+    if (request.has("min_hold_ms")) {
+      acquire.minHold(Duration.ofMillis(request.get("min_hold_ms").getAsLong()));
+    }
+    if (request.has("lock_delay_ms")) {
+      acquire.lockDelay(Duration.ofMillis(request.get("lock_delay_ms").getAsLong()));
+    }
     if (request.has("wait_ms")) {
       acquire.waitFor(Duration.ofMillis(request.get("wait_ms").getAsLong()));
     }
