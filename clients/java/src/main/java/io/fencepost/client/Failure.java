@@ -149,10 +149,10 @@ record Failure(
   FencepostException exception() {
     boolean unreachable = isLocal && isTransient();
     if (unreachable) {
-      return new UnavailableException("", "no server could be reached: " + message, cause);
+      return new UnavailableException("", "no server could be reached: " + message, permanent, cause);
     }
     if (code == Status.Code.UNAVAILABLE) {
-      return new UnavailableException(reason, message, cause);
+      return new UnavailableException(reason, message, permanent, cause);
     }
     String why = reason.isEmpty() ? "" : " (" + reason + ")";
     return new RefusedException(code.name(), reason, message + why, violations, cause);

@@ -163,6 +163,31 @@ public final class FencepostClient implements AutoCloseable {
   }
 
   /**
+   * Prepares to lead: to hold a lock for as long as the work of a leader lasts, and to wait for it as long as it takes.
+   * Set options, then call {@link LeadRequest#run} or {@link LeadRequest#call}.
+   *
+   * @param name the name of the lock for which all candidates campaign
+   * @return a request with the default options
+   */
+  public LeadRequest lead(String name) {
+    return new LeadRequest(keeper, acquire(name));
+  }
+
+  /**
+   * Leads with a body, term after term, until it ends while it leads, with the default options. For others: {@link
+   * LeadRequest#run}.
+   *
+   * @param name the name of the lock for which all candidates campaign
+   * @param body the work of the leader, which ends when its thread is interrupted
+   * @param <X> the exception that it throws
+   * @throws X if the body fails while it leads
+   * @throws FencepostException as {@link LeadRequest#run}
+   */
+  public <X extends Exception> void lead(String name, LockBody<X> body) throws X {
+    lead(name).run(body);
+  }
+
+  /**
    * Reads a lock: a snapshot for people and dashboards.
    *
    * @param name the lock's name

@@ -45,6 +45,16 @@ final class LeaseNews {
     log.warn(name + " could not be released in the background: " + last.message() + "; it is free after its TTL");
   }
 
+  /** A candidate cannot campaign, and goes on trying. Told once until it can. */
+  void campaignFails(String name, FencepostException failure) {
+    log.warn("campaigns for " + name + " fail, and go on: " + failure.getMessage());
+  }
+
+  /** The body of a leader failed after the loss of its lock, and nobody else learns of it. */
+  void termFailed(Lease lease, Throwable failure) {
+    log.warn("the leader of " + lease.name + " failed after it had lost token " + lease.token, failure);
+  }
+
   private void tell(Lease lease, Consumer<HeldLock> news) {
     HeldLock handle = lease.handle == null ? null : lease.handle.get();
     if (handle != null) {

@@ -33,6 +33,10 @@ public final class LockRequest {
     this.request = request;
   }
 
+  String name() {
+    return request.getLockName();
+  }
+
   /** A request with the same options, except for the wait, that later changes of this one do not reach. */
   LockRequest copy() {
     return new LockRequest(keeper, request.clone());
@@ -136,8 +140,8 @@ public final class LockRequest {
   /**
    * The time from the grant for which the lock stays unavailable, however the lease ends, release included. For jobs
    * that many machines start at one time by clocks that differ: the first one runs the job, and the others find the
-   * lock unavailable although the job took 10 ms. Choose more than the clocks may differ, and less than the time between
-   * two starts.
+   * lock unavailable although the job took 10 ms. Choose more than the clocks may differ, and less than the time
+   * between two starts.
    *
    * @param minHold the time: at most 24 h; zero, the default, for none
    * @return this request

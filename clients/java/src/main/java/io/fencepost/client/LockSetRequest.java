@@ -60,8 +60,8 @@ public final class LockSetRequest {
   }
 
   /**
-   * The longest time to hold each of the locks from its grant; see {@link LockRequest#maxHold}. The set is lost with the
-   * first lock for which it is over.
+   * The longest time to hold each of the locks from its grant; see {@link LockRequest#maxHold}. The
+   * set is lost with the first lock for which it is over.
    *
    * @param maxHold the time: at least the TTL, at most 7 days; by default there is no bound
    * @return this request

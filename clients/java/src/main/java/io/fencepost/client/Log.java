@@ -11,7 +11,7 @@ import java.util.Queue;
 final class Log {
   private static final System.Logger LOGGER = System.getLogger("io.fencepost.client");
 
-  private record Line(System.Logger.Level level, String text) {}
+  private record Line(System.Logger.Level level, String text, Throwable thrown) {}
 
   private final Threads threads;
   private final Queue<Line> lines = new ArrayDeque<>();
@@ -22,11 +22,15 @@ final class Log {
   }
 
   void warn(String text) {
-    add(new Line(System.Logger.Level.WARNING, text));
+    warn(text, null);
+  }
+
+  void warn(String text, Throwable thrown) {
+    add(new Line(System.Logger.Level.WARNING, text, thrown));
   }
 
   void info(String text) {
-    add(new Line(System.Logger.Level.INFO, text));
+    add(new Line(System.Logger.Level.INFO, text, null));
   }
 
   private void add(Line line) {
@@ -48,7 +52,7 @@ final class Log {
   private void write() {
     for (Line line = next(); line != null; line = next()) {
       try {
-        LOGGER.log(line.level, line.text);
+        LOGGER.log(line.level, line.text, line.thrown);
       } catch (RuntimeException failed) {
         // A logger that fails must not cost a lock, and there is nowhere to say so.
       }

@@ -32,7 +32,8 @@ final class Troubles {
     String message = unreachable.stream().map(Failure::message).collect(Collectors.joining("; "));
     boolean foreign = unreachable.stream().allMatch(failure -> failure.code() == Status.Code.UNIMPLEMENTED);
     Status.Code code = foreign ? Status.Code.UNIMPLEMENTED : Status.Code.UNAVAILABLE;
-    return new Failure(code, "", message, List.of(), latest.retryDelay(), latest.cause(), true, latest.permanent());
+    boolean permanent = unreachable.stream().allMatch(Failure::permanent);
+    return new Failure(code, "", message, List.of(), latest.retryDelay(), latest.cause(), true, permanent);
   }
 
   /** All of them as one. */

@@ -10,9 +10,17 @@ public final class UnavailableException extends FencepostException {
   /** The server's reason. */
   private final String reason;
 
-  UnavailableException(String reason, String message, Throwable cause) {
+  /** Whether no server can be used until somebody changes an address, a server or a certificate. */
+  private final boolean permanent;
+
+  UnavailableException(String reason, String message, boolean permanent, Throwable cause) {
     super(message, cause);
     this.reason = reason;
+    this.permanent = permanent;
+  }
+
+  boolean isPermanent() {
+    return permanent;
   }
 
   /**

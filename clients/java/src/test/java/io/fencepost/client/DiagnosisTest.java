@@ -152,7 +152,7 @@ class DiagnosisTest {
   }
 
   /** Accepts connections and sends bytes, or nothing, until it is closed. */
-  private static ServerSocket listen(byte[] bytes, boolean closes) throws IOException {
+  static ServerSocket listen(byte[] bytes, boolean closes) throws IOException {
     ServerSocket listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
     Thread thread = new Thread(() -> {
       // A socket that nothing refers to is closed by the garbage collector, and what the client has not read is lost.
