@@ -18,6 +18,8 @@ import java.time.Duration;
  * The call returns or throws what the body did, and the thread's interrupt status is set unless that is an {@link
  * InterruptedException}. While the call campaigns, and if the lock is lost, it throws {@link WaitInterruptedException}.
  *
+ * <p>Closing the client ends a campaign. It does not interrupt a body: end the body first.
+ *
  * <p>A leader that is paused notices its loss too late. It does no harm only if each write carries {@link
  * FencedLock#token()}, and the store refuses lower tokens.
  */
@@ -114,7 +116,7 @@ public final class LeadRequest {
    * @throws UnavailableException if what listens at the address is no Fencepost server, or TLS is wrong
    * @throws WaitInterruptedException if the thread is interrupted while it campaigns, or the lock is lost as well
    * @throws LockLostException if the server reports at the release that the lock was lost before the body returned
-   * @throws ClientClosedException if the client is closed
+   * @throws ClientClosedException if the client is closed; after the end of the body, if there is one
    */
   public <X extends Exception> void run(LockBody<X> body) throws X {
     FencepostClient.notNull(body, "body");
