@@ -85,8 +85,8 @@ async def test_the_same_elector_is_elected_again_after_a_loss(
         tokens.append(lock.token)
         if len(tokens) == 4:
             return "led"
-        await asyncio.to_thread(failing.lose, "a")
         try:
+            await asyncio.to_thread(failing.lose, "a")
             await asyncio.sleep(PATIENCE)
         except asyncio.CancelledError:
             cancelled += 1
@@ -188,12 +188,15 @@ async def test_a_cancellation_that_the_body_of_a_lost_lock_swallows_still_ends_i
     async def body(_lock: Lock) -> str:
         nonlocal terms
         terms += 1
-        await asyncio.to_thread(failing.lose, "a")
-        for step in (cleaning.set, lambda: None):
-            try:
-                await asyncio.sleep(PATIENCE)
-            except asyncio.CancelledError:
-                step()
+        try:
+            await asyncio.to_thread(failing.lose, "a")
+            await asyncio.sleep(PATIENCE)
+        except asyncio.CancelledError:
+            cleaning.set()
+        try:
+            await asyncio.sleep(PATIENCE)
+        except asyncio.CancelledError:
+            pass
         return "swallowed"
 
     async with aio.Client(failing.address) as client:
