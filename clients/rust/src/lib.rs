@@ -67,6 +67,7 @@ pub mod facts;
 mod greeting;
 mod held;
 mod keeper;
+mod lead;
 mod lease;
 mod lock;
 mod lock_set;

@@ -12,7 +12,7 @@ use std::{
     },
     time::Duration,
 };
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 /// Long enough for the client's safety margins on a busy machine.
 const TTL: Duration = Duration::from_secs(4);
@@ -38,6 +38,43 @@ async fn a_lock_is_kept_for_many_ttls_and_passes_to_the_next_waiter_when_release
     until(|| async { server.client().lock_info("a").await.waiters == 1 }).await;
     assert!(within(lock.release()).await.unwrap().was_held());
     assert!(within(next).await.unwrap().unwrap().token() > token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_candidate_is_elected_when_the_leader_resigns_however_short_waits_are() {
+    let server = Server::start_with(|config| config.limits.wait_max = Duration::from_secs(2)).await;
+    let (one, two, resign) = (client(&server), client(&server), Arc::new(Notify::new()));
+    let resigns = resign.clone();
+    let first = tokio::spawn(one.acquire("a").lead(move |lock| {
+        let resigns = resigns.clone();
+        async move {
+            resigns.notified().await;
+            lock.token()
+        }
+    }));
+    until(|| async { !server.client().lock_info("a").await.holders.is_empty() }).await;
+    let second = tokio::spawn(two.acquire("a").lead(|lock| async move { lock.token() }));
+    until(|| async { server.client().lock_info("a").await.waiters == 1 }).await;
+    resign.notify_one();
+    let (first, second) = (within(first).await.unwrap().unwrap(), within(second).await.unwrap().unwrap());
+    assert!(second > first, "a term has a higher token than the one before");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_with_min_hold_that_is_released_stays_unavailable() {
+    let server = Server::start().await;
+    let client = client(&server);
+    let asked = Instant::now();
+    let lock = client.acquire("a").holder("one").min_hold(Duration::from_secs(2)).await.unwrap();
+    let token = lock.token();
+    assert!(within(lock.release()).await.unwrap().was_held());
+    let Err(AcquireError::Contended { delay: Some(delay), holders, .. }) = client.acquire("a").await else {
+        panic!("granted")
+    };
+    assert_eq!((delay.holder.as_str(), delay.token, holders.len()), ("one", token, 0));
+    assert!(delay.remaining <= Duration::from_secs(2));
+    let next = client.acquire("a").wait(LONG).await.unwrap();
+    assert!(asked.elapsed() >= Duration::from_secs(2) && next.token() > token);
 }
 
 #[tokio::test(flavor = "multi_thread")]
