@@ -60,18 +60,19 @@ impl Acquire {
         self
     }
 
-    /// How long the lock stays unavailable after the grant, however the lease ends, a release included: at most 24 h. For
-    /// jobs that many machines start at one time by clocks that differ: the first one runs it, and the others find the
-    /// lock unavailable although it took 10 ms. Choose more than the clocks may differ, and less than the time between
-    /// two starts. Default: 0. All servers have to know it, as with [`max_hold`](Self::max_hold).
+    /// How long the lock stays unavailable after the grant, however the lease ends, a release included: at most 24 h.
+    /// For jobs that many machines start at one time by clocks that differ: the first one runs it, and the others find
+    /// the lock unavailable although it took 10 ms. Choose more than the clocks may differ, and less than the time
+    /// between two starts. Default: 0. All servers have to know it, as with [`max_hold`](Self::max_hold).
     pub fn min_hold(mut self, min_hold: Duration) -> Self {
         self.request.min_hold = wire(min_hold).filter(|_| !min_hold.is_zero());
         self
     }
 
-    /// How long the lock stays unavailable after the lease if its holder does not release it, because it died or was cut
-    /// off: at most 60 s. For a store that cannot compare tokens, in which such a holder may still be writing. A release
-    /// ends it, however late. Default: 0. All servers have to know it, as with [`max_hold`](Self::max_hold).
+    /// How long the lock stays unavailable after the lease if its holder does not release it, because it died or was
+    /// cut off: at most 60 s. For a store that cannot compare tokens, in which such a holder may still be writing. A
+    /// release ends it, however late: a lock that is lost is released as well when it is dropped. Default: 0. All
+    /// servers have to know it, as with [`max_hold`](Self::max_hold).
     pub fn lock_delay(mut self, lock_delay: Duration) -> Self {
         self.request.lock_delay = wire(lock_delay).filter(|_| !lock_delay.is_zero());
         self
@@ -182,6 +183,7 @@ impl Acquire {
     async fn grant(mut self, wait: Duration) -> Result<Lock, AcquireError> {
         self.request.wait_timeout = wire(wait);
         let (shared, name) = (self.client.shared, self.request.lock_name.clone());
+        let leaves_delay = self.request.lock_delay.is_some();
         let route = Route::Session { keeper: shared.keeper.clone(), position: self.position };
         let mut acquired = Attempts::new(shared.core.clone(), route, self.request, true).run().await?;
         // No await from here on: the lease is either owned by a lock or being released.
@@ -196,7 +198,9 @@ impl Acquire {
             Outcome::Unspecified => return Err(AcquireError::Answer),
         }
         let lease = lease.ok_or(AcquireError::Answer)?;
-        Ok(Lock::start(shared, lease, LeaseEnd::of(answer.previous_end())))
+        let mut lock = Lock::start(shared, lease, LeaseEnd::of(answer.previous_end()));
+        lock.set_leaves_delay(leaves_delay);
+        Ok(lock)
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Lock {
     shared: Arc<Shared>,
     /// Whether this value still has to release the lease.
     needs_release: bool,
+    /// Whether the server keeps the lock unavailable if the lease ends without a release.
+    leaves_delay: bool,
 }
 
 impl Lock {
@@ -30,7 +32,12 @@ impl Lock {
     pub(crate) fn start(shared: Arc<Shared>, state: Arc<LeaseState>, previous_end: Option<LeaseEnd>) -> Self {
         shared.keeper.add(state.clone());
         let held = Held { state, core: shared.core.clone() };
-        Self { held, previous_end, shared, needs_release: true }
+        Self { held, previous_end, shared, needs_release: true, leaves_delay: false }
+    }
+
+    /// Whether its request had a `lock_delay`.
+    pub(crate) fn set_leaves_delay(&mut self, leaves_delay: bool) {
+        self.leaves_delay = leaves_delay;
     }
 
     /// The lease id. It is a secret: whoever knows it can renew and release the lease.
@@ -128,6 +135,8 @@ impl Drop for Lock {
             // Held; or lost by the local clock, in which case the server may still have it. The release goes on in the
             // background.
             None | Some(LossCause::Silence | LossCause::MaxHold) => drop(self.start_release()),
+            // The server is told that the work has stopped.
+            Some(LossCause::Expired | LossCause::Revoked) if self.leaves_delay => drop(self.start_release()),
             Some(_told) => self.stop(LossCause::Released),
         }
     }

@@ -127,6 +127,23 @@ fn a_lock_may_be_dropped_outside_its_runtime() {
     drop(orphan);
 }
 
+/// The server keeps the lock unavailable until it hears that the holder has stopped.
+#[tokio::test]
+async fn a_lock_with_a_lock_delay_is_released_although_its_lease_has_ended() {
+    let fake = Fake::start().await;
+    let client = client(&[&fake]);
+    for (lock_delay, releases) in [(0, 0), (10, 1)] {
+        let acquire = client.acquire("x").ttl(TTL).lock_delay(Duration::from_secs(lock_delay));
+        let lock = acquire.await.unwrap();
+        let end = v1::LeaseEnd::Expired.into();
+        fake.tell_each(|handle| ServerMessage::Lost(v1::Lost { handle, end, successor_token: 0 }));
+        assert_eq!(tokio::time::timeout(BOUND, lock.lost()).await.unwrap().cause, LossCause::Expired);
+        assert_eq!(lock.release().await.unwrap().end, Some(LeaseEnd::Expired));
+        client.flush().await;
+        assert_eq!(fake.state().releases.len(), releases);
+    }
+}
+
 #[tokio::test]
 async fn a_dropped_release_continues() {
     let fake = Fake::start().await;
