@@ -725,8 +725,9 @@ type AcquireResponse struct {
 	// With ACQUIRED: how the previous lease of the lock ended. For any value but RELEASED, check for unfinished work of
 	// its holder.
 	PreviousEnd LeaseEnd `protobuf:"varint,4,opt,name=previous_end,json=previousEnd,proto3,enum=fencepost.v1.LeaseEnd" json:"previous_end,omitempty"`
-	// With CONTENDED and TIMED_OUT: the holders of the lock. Empty while the lock is being offered to the next waiter, and
-	// if delay is set. Today at most one; handle any number, because shared locks and permits will have several holders.
+	// With CONTENDED and TIMED_OUT: the holders of the lock. Empty while the lock is being offered to the next waiter,
+	// and if delay is set. Today at most one; handle any number, because shared locks and permits will have several
+	// holders.
 	Holders []*LockHolder `protobuf:"bytes,5,rep,name=holders,proto3" json:"holders,omitempty"`
 	// With CONTENDED and TIMED_OUT: the number of waiting requests, without this one.
 	Waiters uint32 `protobuf:"varint,6,opt,name=waiters,proto3" json:"waiters,omitempty"`
@@ -3003,7 +3004,8 @@ func (x *GetResponse) GetLock() *LockInfo {
 type LockInfo struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	LockName string                 `protobuf:"bytes,1,opt,name=lock_name,json=lockName,proto3" json:"lock_name,omitempty"`
-	// The holders; empty if the lock is not held (see delay). Today at most one; handle any number, as in AcquireResponse.
+	// The holders; empty if the lock is not held (see delay). Today at most one; handle any number, as in
+	// AcquireResponse.
 	Holders []*LockHolder `protobuf:"bytes,2,rep,name=holders,proto3" json:"holders,omitempty"`
 	// The number of waiting requests.
 	Waiters uint32 `protobuf:"varint,3,opt,name=waiters,proto3" json:"waiters,omitempty"`

@@ -182,8 +182,8 @@ impl Lead {
         self.run(job, now, exit);
     }
 
-    /// Whether nobody has the lock or waits for it, and no delay keeps it, as far as turns have been run. A repeat of a request that is
-    /// queued, or has a lease, is none of these.
+    /// Whether nobody has the lock or waits for it, and no delay keeps it, as far as turns have been run. A repeat of a
+    /// request that is queued, or has a lease, is none of these.
     fn would_be_granted(&self, job: &Job) -> bool {
         let slot = self.locks.find(&job.lock.name, job.lock.hash);
         slot.is_none_or(|slot| slot.lock.lease().is_none() && !slot.lock.is_waited_for() && slot.lock.delay().is_none())
