@@ -66,9 +66,9 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// These spans, rounded down to whole microseconds; `None` if both are nothing.
+    /// These spans, rounded up to whole microseconds; `None` if both are nothing.
     pub fn new(min_hold: Duration, lock_delay: Duration) -> Option<Box<Self>> {
-        let whole = |span| Duration::from_micros(micros(span));
+        let whole = |span: Duration| Duration::from_micros(micros(span.saturating_add(Duration::from_nanos(999))));
         let delays = Self { min_hold: whole(min_hold), lock_delay: whole(lock_delay) };
         (!delays.min_hold.is_zero() || !delays.lock_delay.is_zero()).then(|| Box::new(delays))
     }

@@ -109,7 +109,7 @@ fn revoked(name: &str, token: u64, reply: &ForceReleaseResponse) -> Result<Strin
         Outcome::TokenMismatch => Err(Failure::new(
             NO,
             format!(
-                "{name} is held under token {}, not {token}: nothing was changed",
+                "{name} is held, or kept by a delay, under token {}, not {token}: nothing was changed",
                 text::list(&reply.current_tokens)
             ),
         )),
@@ -135,7 +135,10 @@ mod tests {
         };
         assert_eq!(revoked("a", 7, &reply(Outcome::Revoked)).unwrap(), "revoked the lease of worker-7 on a (token 7)");
         let failure = revoked("a", 7, &reply(Outcome::TokenMismatch)).unwrap_err();
-        assert_eq!(failure, Failure::new(NO, "a is held under token 9, not 7: nothing was changed"));
+        assert_eq!(
+            failure,
+            Failure::new(NO, "a is held, or kept by a delay, under token 9, not 7: nothing was changed")
+        );
         assert_eq!(revoked("a", 7, &reply(Outcome::NotHeld)).unwrap_err().code, NO);
     }
 

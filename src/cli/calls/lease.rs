@@ -66,6 +66,10 @@ fn renewed(name: &str, reply: &RenewResponse) -> Result<String, Failure> {
 fn released(name: &str, reply: &ReleaseResponse) -> Result<String, Failure> {
     match reply.end() {
         LeaseEnd::Released => Ok(format!("released {}", text::visible(name))),
+        end @ (LeaseEnd::Expired | LeaseEnd::Revoked) => {
+            let advice = "nothing was changed, apart from a lock-delay, which has ended";
+            Err(Failure::new(NO, ended(name, end, reply.successor_token, advice)))
+        }
         end => Err(Failure::new(NO, ended(name, end, reply.successor_token, "nothing was changed"))),
     }
 }
@@ -102,7 +106,8 @@ mod tests {
         assert_eq!(failure, Failure::new(NO, text));
         let reply = ReleaseResponse { end: LeaseEnd::Revoked.into(), successor_token: 0 };
         let failure = released("a", &reply).unwrap_err();
-        assert_eq!(failure, Failure::new(NO, "the lease of a was revoked: nothing was changed"));
+        let text = "the lease of a was revoked: nothing was changed, apart from a lock-delay, which has ended";
+        assert_eq!(failure, Failure::new(NO, text));
         // The server says so of any id that it does not know while the lock is held.
         let reply = ReleaseResponse { end: LeaseEnd::Superseded.into(), successor_token: 8 };
         let text = "the lease of a is not known to the server: it ended a while ago, or never existed; the lock is now \

@@ -77,6 +77,7 @@ fn a_job_with_min_hold_runs_once_however_short_it_is() {
     assert_eq!(server.run(&job).expect(0).out, "ran\n");
     server.run(&["run", "a", "--lock-delay", "61s", "true"]).expect(64).says("lock_delay");
     server.run(&["run", "a", "--min-hold", "1", "true"]).expect(2).says("--min-hold");
+    server.run(&["run", "a", "--also", "b", "--min-hold", "1m", "true"]).expect(2).says("--min-hold");
 }
 
 #[test]

@@ -1124,7 +1124,8 @@ func (x *ReleaseRequest) GetLeaseId() string {
 type ReleaseResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// RELEASED: this call, or an earlier transmission of it, released the lease. Any other value: the lease had already
-	// ended in this way, and nothing was changed; only the token protected the work done since then.
+	// ended in this way, and nothing was changed, but that a lock_delay after it has ended; only the token protected the
+	// work done since then.
 	End LeaseEnd `protobuf:"varint,1,opt,name=end,proto3,enum=fencepost.v1.LeaseEnd" json:"end,omitempty"`
 	// If end is not RELEASED: the highest token among the current leases of the lock, or 0 if there is none. It is lower
 	// than the token of the lost lease only if the store lost data and an older lease came back.

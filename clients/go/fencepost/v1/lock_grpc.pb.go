@@ -188,8 +188,8 @@ type LockServiceClient interface {
 	// arrives: use it for people and dashboards, not to decide whether to write (the store's comparison of tokens decides
 	// that).
 	Get(ctx context.Context, in *GetRequest, opts ...grpc.CallOption) (*GetResponse, error)
-	// Lists the locks that are held or waited for, in pages and in no particular order. A lock that is held during the
-	// whole listing appears in it; one that is acquired or released meanwhile may or may not appear.
+	// Lists the locks that are held, delayed or waited for, in pages and in no particular order. A lock that is held
+	// during the whole listing appears in it; one that is acquired or released meanwhile may or may not appear.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
 	// Streams events, from now on, of the locks whose names begin with a prefix. The first event is STARTED: all later
 	// events are reported. Best effort: MISSED reports that events were lost, and the client should List again.
@@ -378,8 +378,8 @@ type LockServiceServer interface {
 	// arrives: use it for people and dashboards, not to decide whether to write (the store's comparison of tokens decides
 	// that).
 	Get(context.Context, *GetRequest) (*GetResponse, error)
-	// Lists the locks that are held or waited for, in pages and in no particular order. A lock that is held during the
-	// whole listing appears in it; one that is acquired or released meanwhile may or may not appear.
+	// Lists the locks that are held, delayed or waited for, in pages and in no particular order. A lock that is held
+	// during the whole listing appears in it; one that is acquired or released meanwhile may or may not appear.
 	List(context.Context, *ListRequest) (*ListResponse, error)
 	// Streams events, from now on, of the locks whose names begin with a prefix. The first event is STARTED: all later
 	// events are reported. Best effort: MISSED reports that events were lost, and the client should List again.
