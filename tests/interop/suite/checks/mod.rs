@@ -54,7 +54,7 @@ pub(crate) const CHECKS: &[Check] = &[
     each!("reads", BOTH, leases::reads),
     each!("kept past its TTL", BOTH, leases::kept),
     each!("held for its max_hold", BOTH, leases::bounded),
-    each!("unavailable for its min_hold", BOTH, leases::unavailable),
+    each!("kept by its min_hold", BOTH, leases::unavailable),
     all!("one counter", BOTH, together::counter),
     all!("paused past its TTL", BOTH, together::pairs),
     each!("lost reply of acquire", BOTH, replies::acquire),
