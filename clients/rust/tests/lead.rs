@@ -3,24 +3,12 @@
 
 mod fake;
 
-use fake::{BOUND, Do, Fake, TTL, client, refused};
+use fake::{BOUND, Body, Do, Fake, TTL, client, refused};
 use fencepost_client::raw::v1::session_response::Message as ServerMessage;
 use fencepost_client::{AcquireError, raw::v1};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tonic::Status;
-
-/// Records whether the body's future was dropped before the lock was released.
-struct Body {
-    fake: Fake,
-    dropped_before_release: Arc<AtomicBool>,
-}
-
-impl Drop for Body {
-    fn drop(&mut self) {
-        self.dropped_before_release.store(self.fake.state().releases.is_empty(), Ordering::SeqCst);
-    }
-}
 
 #[tokio::test]
 async fn a_leader_whose_body_returns_resigns() {

@@ -3,7 +3,7 @@
 
 mod fake;
 
-use fake::{BOUND, Do, Fake, TTL, builder, client, refused, released};
+use fake::{BOUND, Body, Do, Fake, TTL, builder, client, refused, released};
 use fencepost_client::raw::v1::session_response::Message as ServerMessage;
 use fencepost_client::{AcquireError, LeaseEnd, LossCause, ReleaseError, RunError, raw::v1};
 use std::sync::Arc;
@@ -192,18 +192,6 @@ async fn a_failed_release_never_masks_the_value_of_the_body() {
     assert_eq!(result.unwrap(), Err("the body's own"));
     fake.on_release(|_| Do::Answer(released(v1::LeaseEnd::Expired)));
     assert_eq!(client(&[&fake]).acquire("x").run(|_| async { 7 }).await.unwrap(), 7);
-}
-
-/// Records whether the body's future was dropped before the lock was released.
-struct Body {
-    fake: Fake,
-    dropped_before_release: Arc<AtomicBool>,
-}
-
-impl Drop for Body {
-    fn drop(&mut self) {
-        self.dropped_before_release.store(self.fake.state().releases.is_empty(), Ordering::SeqCst);
-    }
 }
 
 #[tokio::test]

@@ -8,7 +8,6 @@
 use super::{LastLease, Lock, Turn};
 use crate::domain::{
     ended::{Ended, RequestEnd},
-    features::Features,
     ids::{LeaseId, RequestId},
     lease::{Delays, Lease, LeaseEnd},
     name::Holder,
@@ -51,11 +50,6 @@ impl Delay {
     /// When the lock is available.
     pub fn until(&self) -> StoreTime {
         self.held_until.max(self.delayed_until)
-    }
-
-    /// What a server has to understand that keeps it.
-    pub const fn needs() -> Features {
-        Features::DELAYS
     }
 
     fn is_of(&self, lease_id: LeaseId) -> bool {

@@ -154,7 +154,7 @@ impl Lock {
     pub fn needs(&self) -> Features {
         let held = self.lease().map(|lease| &lease.terms);
         let waiting = self.queue.iter().flat_map(|queue| queue.terms());
-        let delayed = self.delay.as_ref().map_or(Features::NONE, |_| Delay::needs());
+        let delayed = if self.delay.is_some() { Features::DELAYS } else { Features::NONE };
         held.into_iter().chain(waiting).map(Features::of_terms).fold(delayed, Features::with)
     }
 

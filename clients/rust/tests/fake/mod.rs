@@ -9,6 +9,7 @@ use fencepost_client::raw::v1::session_response::Message as ServerMessage;
 use fencepost_client::{Client, ClientBuilder, raw::v1};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -130,6 +131,18 @@ pub fn lease(name: &str) -> v1::Lease {
         grant_id: "grant-1".to_owned(),
         fencing_token: 41,
         ttl: wire(TTL),
+    }
+}
+
+/// Records whether the body's future was dropped before the lock was released.
+pub struct Body {
+    pub fake: Fake,
+    pub dropped_before_release: Arc<AtomicBool>,
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        self.dropped_before_release.store(self.fake.state().releases.is_empty(), Ordering::SeqCst);
     }
 }
 
