@@ -44,6 +44,7 @@ fn wish(number: u128, wait: bool) -> Acquire {
         min_token: 0,
         max_hold: None,
         delays: None,
+        mode: Default::default(),
     };
     Acquire { call: call(number), terms, wait, candidate: candidate(number) }
 }

@@ -4,7 +4,7 @@ use super::fields::Fields;
 use crate::{
     domain::{
         ids::{Call, CallId, LeaseId, RequestId},
-        lease::{Delays, MaxHold, Terms},
+        lease::{Delays, MaxHold, Mode, Terms},
         limits::{LOCK_DELAY_MAX, LOCK_NAME_BYTES_MAX, Limits, MIN_HOLD_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX},
         name::{Holder, LockName, Metadata, Reason},
         token::FencingToken,
@@ -44,13 +44,23 @@ pub(super) fn acquire(
         "" => Some(Uuid::new_v4()),
         text => fields.request_id("request_id", text),
     };
-    let mode = v1::LockMode::try_from(request.mode);
-    let exclusive = matches!(mode, Ok(v1::LockMode::Unspecified | v1::LockMode::Exclusive));
-    fields.unsupported("mode", !exclusive);
+    let mode = match v1::LockMode::try_from(request.mode) {
+        Ok(v1::LockMode::Shared) => Mode::Shared,
+        Ok(v1::LockMode::Unspecified | v1::LockMode::Exclusive) => Mode::Exclusive,
+        Ok(v1::LockMode::Semaphore) | Err(_) => {
+            fields.unsupported("mode", true);
+            Mode::Exclusive
+        }
+    };
     fields.unsupported("permits", request.permits != 0);
     let min_hold = fields.optional_duration("min_hold", request.min_hold.as_ref(), MIN_HOLD_MAX);
     let lock_delay = fields.optional_duration("lock_delay", request.lock_delay.as_ref(), LOCK_DELAY_MAX);
     let delays = Delays::new(min_hold, lock_delay);
+    for (field, span) in [("min_hold", min_hold), ("lock_delay", lock_delay)] {
+        if mode == Mode::Shared && !span.is_zero() {
+            fields.refuse(field, "must be 0 with mode SHARED: only an exclusive lease can leave a delay");
+        }
+    }
     let max_hold = fields.max_hold(request.max_hold.as_ref(), ttl.unwrap_or(limits.ttl_min));
     let name = fields.take("lock_name", LockName::new(request.lock_name));
     let holder = fields.take("holder", Holder::new(request.holder));
@@ -58,7 +68,8 @@ pub(super) fn acquire(
     match (name, holder, metadata, ttl, wait, request_id) {
         (Some(name), Some(holder), Some(metadata), Some(ttl), Some(wait), Some(request_id)) => {
             fields.done()?;
-            let fingerprint = fingerprint((ttl, max_hold, delays.as_deref()), &holder, &metadata, request.min_token);
+            let asks = Asks { ttl, max_hold, delays: delays.as_deref(), mode };
+            let fingerprint = fingerprint(&asks, &holder, &metadata, request.min_token);
             let terms = Terms {
                 fingerprint,
                 ttl,
@@ -67,6 +78,7 @@ pub(super) fn acquire(
                 min_token: request.min_token,
                 max_hold: max_hold.and_then(MaxHold::new),
                 delays,
+                mode,
             };
             // Random, and never 0: the version of the UUID is in this half.
             let id = CallId(Uuid::new_v4().as_u64_pair().0);
@@ -77,14 +89,18 @@ pub(super) fn acquire(
     }
 }
 
+/// What a request asks for, without its texts.
+struct Asks<'a> {
+    ttl: Duration,
+    max_hold: Option<Duration>,
+    delays: Option<&'a Delays>,
+    mode: Mode,
+}
+
 /// A hash of the parameters that a request id is bound to. It is stored, so it must be the same in every server and
-/// every version. A request without `max_hold` or delays has the hash that servers gave that did not know them.
-fn fingerprint(
-    (ttl, max_hold, delays): (Duration, Option<Duration>, Option<&Delays>),
-    holder: &Holder,
-    metadata: &Metadata,
-    min_token: u64,
-) -> u64 {
+/// every version. A request without `max_hold`, delays or a mode has the hash that servers gave that did not know them.
+fn fingerprint(asks: &Asks<'_>, holder: &Holder, metadata: &Metadata, min_token: u64) -> u64 {
+    let Asks { ttl, max_hold, delays, mode } = asks;
     // Most requests fit in place. The state of a streaming hash would be four times as large.
     let mut text = SmallVec::<[u8; 128]>::new();
     let mut part = |bytes: &[u8]| {
@@ -93,6 +109,9 @@ fn fingerprint(
         text.extend_from_slice(bytes);
     };
     // In front, and not of the length of a TTL: so no list without them reads the same.
+    if *mode == Mode::Shared {
+        part(b"shared");
+    }
     if let Some(Delays { min_hold, lock_delay }) = delays {
         part(&[b"delays", &min_hold.as_nanos().to_le_bytes()[..], &lock_delay.as_nanos().to_le_bytes()[..]].concat());
     }
@@ -243,6 +262,9 @@ mod tests {
     /// Of a request with a `max_hold` of a minute.
     const BOUNDED: u64 = 9_374_983_619_356_583_991;
 
+    /// Of a request for a shared lock.
+    const SHARED: u64 = 0;
+
     /// Of a request with a `min_hold` of a minute.
     const DELAYED: u64 = 10_734_010_614_936_166_263;
 
@@ -259,11 +281,15 @@ mod tests {
                 parts.update(part);
             }
             let ttl = Duration::from_secs(30);
-            assert_eq!(fingerprint((ttl, None, None), &holder, &metadata, 7), parts.digest(), "{bytes}");
+            let plain = Asks { ttl, max_hold: None, delays: None, mode: Mode::Exclusive };
+            assert_eq!(fingerprint(&plain, &holder, &metadata, 7), parts.digest(), "{bytes}");
         }
         let (holder, metadata) = (Holder::new("host-17".into()).unwrap(), Metadata::default());
         let secs = Duration::from_secs;
-        let of = |max_hold, delays: Option<&Delays>| fingerprint((secs(30), max_hold, delays), &holder, &metadata, 0);
+        let of_mode = |max_hold, delays, mode| {
+            fingerprint(&Asks { ttl: secs(30), max_hold, delays, mode }, &holder, &metadata, 0)
+        };
+        let of = |max_hold, delays: Option<&Delays>| of_mode(max_hold, delays, Mode::Exclusive);
         assert_eq!(of(None, None), 18_177_338_775_173_038_911);
         let bounded = [30, 60].map(|seconds| of(Some(secs(seconds)), None));
         assert!(bounded[0] != bounded[1] && !bounded.contains(&of(None, None)), "a request id is bound to max_hold");
@@ -272,6 +298,9 @@ mod tests {
             .map(|(min_hold, lock_delay)| of(None, Delays::new(secs(min_hold), secs(lock_delay)).as_deref()));
         let all: HashSet<_> = delays.iter().chain(&bounded).copied().chain([of(None, None)]).collect();
         assert_eq!(all.len(), 6, "a request id is bound to min_hold and lock_delay");
+        let shared = of_mode(None, None, Mode::Shared);
+        assert!(!all.contains(&shared), "a request id is bound to the mode");
+        assert_eq!(shared, SHARED);
         assert_eq!(delays[0], DELAYED);
     }
 }

@@ -68,7 +68,7 @@ impl<S: Store> LockService for Api<S> {
     async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
         let caller = self.caller(&request);
         let name = convert::name(request.into_inner().lock_name)?;
-        let view = caller.dispatch(OperationKind::Get, Some(&name), self.locks.view(&name)).await?;
+        let view = caller.dispatch(OperationKind::Get, Some(&name), self.locks.view(&name, None)).await?;
         Ok(Response::new(v1::GetResponse { lock: Some(reply::lock(name, view)) }))
     }
 
@@ -110,7 +110,8 @@ impl<S: Store> LockService for Api<S> {
     ) -> Result<Response<v1::CheckTokenResponse>, Status> {
         let caller = self.caller(&request);
         let (name, token) = convert::check_token(request.into_inner())?;
-        let view = caller.dispatch(OperationKind::CheckToken, Some(&name), self.locks.view(&name)).await?;
+        let viewed = self.locks.view(&name, Some(token));
+        let view = caller.dispatch(OperationKind::CheckToken, Some(&name), viewed).await?;
         Ok(Response::new(reply::check_token(view.token_status(token), view.newest_token)))
     }
 }

@@ -7,7 +7,7 @@ use crate::{
         name::LockName,
         outcome::{
             ClassicHold, Contention, DelayView, Fate, Gone, HolderView, LockView, ReleaseOutcome, RenewOutcome,
-            RevokeOutcome, TokenStatus,
+            RevokeOutcome, SharedView, TokenStatus,
         },
         token::FencingToken,
     },
@@ -57,7 +57,8 @@ pub(super) fn acquire(name: LockName, answer: AcquireAnswer) -> v1::AcquireRespo
 fn contended(outcome: v1::acquire_response::Outcome, contention: Contention) -> v1::AcquireResponse {
     v1::AcquireResponse {
         outcome: outcome.into(),
-        holders: holders(contention.current, contention.classic),
+        holder_count: holder_count(contention.current.as_ref(), contention.classic, contention.shared.as_deref()),
+        holders: holders(contention.current, contention.classic, contention.shared),
         waiters: count(contention.waiters),
         delay: contention.delay.map(delay),
         ..v1::AcquireResponse::default()
@@ -103,7 +104,8 @@ pub(super) fn renew(outcome: RenewOutcome, held_for: Duration) -> v1::RenewRespo
 pub(super) fn lock(name: LockName, view: LockView) -> v1::LockInfo {
     v1::LockInfo {
         lock_name: name.into_string(),
-        holders: holders(view.current, view.classic),
+        holder_count: holder_count(view.current.as_ref(), view.classic, view.shared.as_deref()),
+        holders: holders(view.current, view.classic, view.shared),
         waiters: count(view.waiters),
         previous_end: previous_end(view.previous_end).into(),
         newest_token: number(view.newest_token),
@@ -233,18 +235,31 @@ fn groups(groups: Vec<Group>) -> Vec<v1::RenewedLeases> {
 /// What stands for the label of a holder that never gave one.
 const CLASSIC_HOLDER: &str = "classic client";
 
-fn holders(lease: Option<HolderView>, classic: Option<ClassicHold>) -> Vec<v1::LockHolder> {
-    let holder = lease.map(holder).or_else(|| {
+fn holder_count(lease: Option<&HolderView>, classic: Option<ClassicHold>, shared: Option<&SharedView>) -> u32 {
+    let alone = lease.is_some() || classic.is_some();
+    shared.map_or(u32::from(alone), |shared| count(shared.count))
+}
+
+fn holders(
+    lease: Option<HolderView>,
+    classic: Option<ClassicHold>,
+    shared: Option<Box<SharedView>>,
+) -> Vec<v1::LockHolder> {
+    if let Some(shared) = shared {
+        return shared.holders.into_iter().map(|view| holder(view, v1::LockMode::Shared)).collect();
+    }
+    let holder = lease.map(|view| holder(view, v1::LockMode::Exclusive)).or_else(|| {
         classic.map(|hold| v1::LockHolder {
             holder: CLASSIC_HOLDER.to_owned(),
             expires_in: hold.left.map(duration),
+            mode: v1::LockMode::Exclusive.into(),
             ..v1::LockHolder::default()
         })
     });
     holder.into_iter().collect()
 }
 
-fn holder(view: HolderView) -> v1::LockHolder {
+fn holder(view: HolderView, mode: v1::LockMode) -> v1::LockHolder {
     v1::LockHolder {
         holder: view.holder.into_string(),
         grant_id: view.grant_id.0.to_string(),
@@ -253,6 +268,7 @@ fn holder(view: HolderView) -> v1::LockHolder {
         expires_in: Some(duration(view.left)),
         held_since: Some(duration(view.held)),
         metadata: view.metadata.pairs().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+        mode: mode.into(),
     }
 }
 

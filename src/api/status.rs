@@ -78,7 +78,7 @@ impl From<LocksError> for Status {
             LocksError::Forgotten => (Code::Unavailable, "PLACE_LOST", Some(RETRY_DELAY)),
             LocksError::Draining => (Code::Unavailable, "DRAINING", Some(RETRY_DELAY)),
             LocksError::TokensExhausted => (Code::FailedPrecondition, "TOKENS_EXHAUSTED", None),
-            LocksError::DelaysBesideClassic => (Code::FailedPrecondition, "BESIDE_CLASSIC", None),
+            LocksError::BesideClassic => (Code::FailedPrecondition, "BESIDE_CLASSIC", None),
             LocksError::Store(StoreError::NotAllServers { .. }) => (Code::FailedPrecondition, "NOT_ALL_SERVERS", None),
             LocksError::Store(StoreError::Unavailable(_)) => {
                 (Code::Unavailable, "STORE_UNAVAILABLE", Some(RETRY_DELAY))
@@ -141,7 +141,7 @@ mod tests {
             LocksError::Forgotten,
             LocksError::Draining,
             LocksError::TokensExhausted,
-            LocksError::DelaysBesideClassic,
+            LocksError::BesideClassic,
             StoreError::Unavailable(why()).into(),
             StoreError::Overloaded.into(),
             StoreError::TooLate.into(),

@@ -123,6 +123,9 @@ fn request(client: &Client, lock_name: &str, lock: &LockArgs) -> Result<Acquire,
     if let Some(max_hold) = lock.max_hold {
         acquire = acquire.max_hold(max_hold);
     }
+    if lock.shared {
+        acquire = acquire.shared();
+    }
     acquire = acquire.min_hold(lock.min_hold).lock_delay(lock.lock_delay);
     if let Some(holder) = &lock.holder {
         acquire = acquire.holder(holder);
@@ -165,13 +168,14 @@ fn not_acquired(error: &AcquireError, name: &str, lock: &LockArgs, servers: &Ser
 
 /// The answer on the wire.
 fn answer(outcome: Outcome, holders: &[Holder], delay: Option<&LockDelay>, waiters: u32) -> AcquireResponse {
-    let holders = holders.iter().cloned().map(Into::into).collect();
+    let holders: Vec<_> = holders.iter().cloned().map(Into::into).collect();
     let delay = delay.cloned().map(Into::into);
-    AcquireResponse { outcome: outcome.into(), holders, waiters, delay, ..Default::default() }
+    let holder_count = u32::try_from(holders.len()).unwrap_or(u32::MAX);
+    AcquireResponse { outcome: outcome.into(), holders, holder_count, waiters, delay, ..Default::default() }
 }
 
 fn held(name: &str, answer: &AcquireResponse) -> String {
-    text::held(name, &answer.holders, answer.delay.as_ref(), answer.waiters)
+    text::held(name, (&answer.holders, answer.holder_count), answer.delay.as_ref(), answer.waiters)
 }
 
 #[cfg(test)]

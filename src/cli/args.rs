@@ -118,6 +118,10 @@ pub(crate) struct LockArgs {
     #[arg(long, value_name = "DURATION", value_parser = above_zero)]
     pub max_hold: Option<Duration>,
 
+    /// Share the lock with all others that ask for it so (readers): none of them holds it beside one that does not
+    #[arg(long, conflicts_with_all = ["min_hold", "lock_delay"])]
+    pub shared: bool,
+
     /// How long the lock stays unavailable after the grant, however the lease ends, such as 5m: at most 24h. So jobs
     /// that several machines start at one time run once
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s", hide_default_value = true)]

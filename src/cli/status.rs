@@ -59,7 +59,7 @@ pub(super) async fn status(args: StatusArgs) -> Result<(), Failure> {
     let started = Moment::now();
     let (store, failure) = match locks(&client, "").await {
         Ok(locks) => {
-            let leases = locks.iter().map(|lock| lock.holders.len()).sum();
+            let leases = locks.iter().map(|lock| lock.holder_count as usize).sum();
             let waiters = locks.iter().map(|lock| u64::from(lock.waiters)).sum();
             (Some(Store { millis: Moment::now().since(started).as_millis(), leases, waiters }), None)
         }

@@ -1,6 +1,6 @@
 //! Values as text for people.
 
-use fencepost_proto::v1::{LeaseEnd, LockDelay, LockHolder};
+use fencepost_proto::v1::{LeaseEnd, LockDelay, LockHolder, LockMode};
 use std::time::Duration;
 
 /// A duration, rounded for people: `850 ms`, `12 s`, `2 min 5 s`, `1 h 3 min`.
@@ -32,8 +32,11 @@ pub(super) fn to_wire(span: Duration) -> prost_types::Duration {
     prost_types::Duration::try_from(span).unwrap_or(prost_types::Duration { seconds: i64::MAX, nanos: 0 })
 }
 
+/// The holders that an answer shows, and how many there are in all.
+pub(super) type Holders<'a> = (&'a [LockHolder], u32);
+
 /// The holders of a lock and the time left, or why nobody gets it, and the number of waiters.
-pub(super) fn held(lock_name: &str, holders: &[LockHolder], delay: Option<&LockDelay>, waiters: u32) -> String {
+pub(super) fn held(lock_name: &str, holders: Holders<'_>, delay: Option<&LockDelay>, waiters: u32) -> String {
     let who = format!("{} is {}", visible(lock_name), state(holders, delay));
     match waiters {
         0 => who,
@@ -43,7 +46,7 @@ pub(super) fn held(lock_name: &str, holders: &[LockHolder], delay: Option<&LockD
 }
 
 /// The state of a lock that is not free; the text follows "is".
-pub(super) fn state(holders: &[LockHolder], delay: Option<&LockDelay>) -> String {
+pub(super) fn state((holders, count): Holders<'_>, delay: Option<&LockDelay>) -> String {
     match (holders, delay) {
         ([], Some(delay)) => {
             let left = span(from_wire(delay.remaining.as_ref()));
@@ -54,7 +57,12 @@ pub(super) fn state(holders: &[LockHolder], delay: Option<&LockDelay>) -> String
             )
         }
         ([], None) => "being offered to the next waiter".to_owned(),
-        _ => format!("held by {}", list(holders.iter().map(holder))),
+        _ => {
+            let how = if holders[0].mode() == LockMode::Shared { "shared" } else { "held" };
+            let shown = holders.iter().map(holder);
+            let more = u32::try_from(holders.len()).map_or(0, |shown| count.saturating_sub(shown));
+            format!("{how} by {}", list(shown.chain((more > 0).then(|| format!("{more} more")))))
+        }
     }
 }
 
@@ -143,9 +151,9 @@ mod tests {
         let other = LockHolder { holder: String::new(), fencing_token: 1764, ..holder.clone() };
         let both = format!("{text} and a holder without a label (token 1764) for another 12 s; 3 waiters");
         let holders = [holder, other];
-        assert_eq!(held("orders/42", &holders[..1], None, 0), text);
-        assert_eq!(held("orders/42", &holders[..1], None, 1), format!("{text}; 1 waiter"));
-        assert_eq!(held("orders/42", &holders, None, 3), both);
+        assert_eq!(held("orders/42", (&holders[..1], 1), None, 0), text);
+        assert_eq!(held("orders/42", (&holders[..1], 1), None, 1), format!("{text}; 1 waiter"));
+        assert_eq!(held("orders/42", (&holders, 2), None, 3), both);
         assert_eq!(held("orders/42", &[], None, 0), "orders/42 is being offered to the next waiter");
         let remaining = Some(to_wire(Duration::from_secs(24)));
         let delay = LockDelay { remaining, holder: "worker-7".to_owned(), fencing_token: 1763 };

@@ -55,7 +55,7 @@ pub(super) async fn show(client: &Client, lock_name: &str, mut ahead: watch::Rec
 fn describe(lock_name: &str, lock: Option<&LockInfo>, ahead: Option<u32>) -> String {
     let state = match lock {
         None => "no answer from the server, trying again".to_owned(),
-        Some(lock) => text::state(&lock.holders, lock.delay.as_ref()),
+        Some(lock) => text::state((&lock.holders, lock.holder_count), lock.delay.as_ref()),
     };
     let position = match ahead {
         None => String::new(),

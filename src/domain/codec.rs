@@ -146,6 +146,45 @@ pub(crate) mod optional_span {
     }
 }
 
+/// A mode: the exclusive one is left out, so that a request for it is the same to servers that know no other.
+pub(crate) mod mode {
+    use super::*;
+    use crate::domain::lease::Mode;
+
+    const SHARED: u8 = 1;
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the derived code calls it so")]
+    pub(crate) fn encode<C, W: Write>(
+        mode: &Mode,
+        to: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        match mode {
+            Mode::Exclusive => to.null()?.ok(),
+            Mode::Shared => to.u8(SHARED)?.ok(),
+        }
+    }
+
+    pub(crate) fn decode<C>(from: &mut Decoder<'_>, _: &mut C) -> Result<Mode, Error> {
+        if from.datatype()? == minicbor::data::Type::Null {
+            return from.null().map(|()| Mode::Exclusive);
+        }
+        match from.u8()? {
+            SHARED => Ok(Mode::Shared),
+            other => Err(broken("mode", format_args!("cannot be {other}"))),
+        }
+    }
+
+    pub(crate) fn nil() -> Option<Mode> {
+        Some(Mode::Exclusive)
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the derived code calls it so")]
+    pub(crate) fn is_nil(mode: &Mode) -> bool {
+        *mode == Mode::Exclusive
+    }
+}
+
 /// A text of at most so many bytes.
 pub(crate) fn bounded(from: &mut Decoder<'_>, field: &str, bytes_max: usize) -> Result<String, Error> {
     let text = from.str()?;

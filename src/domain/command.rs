@@ -91,7 +91,11 @@ pub enum Command {
     },
     /// Reads the lock. Outcome: [`LockView`].
     #[n(12)]
-    View,
+    View {
+        /// The answer says whether a shared lease has this token.
+        #[n(0)]
+        token: Option<FencingToken>,
+    },
 }
 
 impl Command {
@@ -221,8 +225,8 @@ pub enum Effect {
         /// Their attempt.
         attempt: u32,
     },
-    /// The lock was granted, to the holder of its lease.
-    Granted,
+    /// The lock was granted, to the holder of the lease with this token.
+    Granted(FencingToken),
     /// A lease has ended.
     Ended {
         /// Its last state.

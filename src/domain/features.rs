@@ -5,7 +5,7 @@
 
 use super::{
     command::{Acquire, Command},
-    lease::Terms,
+    lease::{Mode, Terms},
 };
 use minicbor::{Decode, Encode};
 
@@ -21,8 +21,10 @@ impl Features {
     pub const MAX_HOLD: Self = Self(1);
     /// [`Terms::delays`], in messages and in what is kept.
     pub const DELAYS: Self = Self(1 << 1);
+    /// [`Terms::mode`], in messages and in what is kept.
+    pub const SHARED: Self = Self(1 << 2);
     /// All that this version understands.
-    pub const OWN: Self = Self::MAX_HOLD.with(Self::DELAYS);
+    pub const OWN: Self = Self::MAX_HOLD.with(Self::DELAYS).with(Self::SHARED);
 
     /// A set with these bits, of which this version may not know all.
     pub const fn of_bits(bits: u64) -> Self {
@@ -43,7 +45,9 @@ impl Features {
         let max_hold = if terms.max_hold.is_some() { Self::MAX_HOLD } else { Self::NONE };
         // mutant: delays for an old server
         let delays = if terms.delays.is_some() { Self::DELAYS } else { Self::NONE };
-        max_hold.with(delays)
+        // mutant: shared leases for an old server
+        let shared = if terms.mode == Mode::Shared { Self::SHARED } else { Self::NONE };
+        max_hold.with(delays).with(shared)
     }
 
     /// Whether these are all among the features of a server.
@@ -65,11 +69,14 @@ impl Features {
     /// What a caller asked for that needs them.
     pub const fn name(self) -> &'static str {
         let (max_hold, delays) = (Self::MAX_HOLD.are_among(self), Self::DELAYS.are_among(self));
-        match (max_hold, delays) {
-            (true, true) => "max_hold with min_hold or lock_delay",
-            (true, false) => "max_hold",
-            (false, true) => "min_hold or lock_delay",
-            (false, false) => "this request",
+        // A shared lease has no delays.
+        match (max_hold, delays, Self::SHARED.are_among(self)) {
+            (true, _, true) => "max_hold and mode SHARED",
+            (false, _, true) => "mode SHARED",
+            (true, true, false) => "max_hold with min_hold or lock_delay",
+            (true, false, false) => "max_hold",
+            (false, true, false) => "min_hold or lock_delay",
+            (false, false, false) => "this request",
         }
     }
 }
@@ -85,6 +92,8 @@ mod tests {
         assert!(!Features::MAX_HOLD.are_among(Features::NONE) && !Features::MAX_HOLD.are_among(next));
         assert!(Features::MAX_HOLD.are_among(Features::of_bits(0b111)), "a later version tells more");
         assert_eq!((Features::MAX_HOLD.name(), Features::DELAYS.name()), ("max_hold", "min_hold or lock_delay"));
-        assert_eq!(Features::OWN.name(), "max_hold with min_hold or lock_delay");
+        assert_eq!(Features::MAX_HOLD.with(Features::DELAYS).name(), "max_hold with min_hold or lock_delay");
+        assert_eq!(Features::SHARED.name(), "mode SHARED");
+        assert_eq!(Features::MAX_HOLD.with(Features::SHARED).name(), "max_hold and mode SHARED");
     }
 }

@@ -27,6 +27,29 @@ pub enum LeaseEnd {
     Revoked,
 }
 
+impl LeaseEnd {
+    /// Of two ends, the one after which unfinished work is more likely.
+    #[must_use]
+    pub fn worse(self, other: Self) -> Self {
+        let badness = |end| match end {
+            Self::Released => 0,
+            Self::Revoked => 1,
+            Self::Expired => 2,
+        };
+        if badness(self) < badness(other) { other } else { self }
+    }
+}
+
+/// Which holders exclude each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// One holder at a time.
+    #[default]
+    Exclusive,
+    /// Any number of shared holders, and no exclusive one beside them.
+    Shared,
+}
+
 /// What a request asks for. Bound to its id: a repeat with other terms is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Terms {
@@ -52,6 +75,9 @@ pub struct Terms {
     /// the others do not pay for it.
     #[n(6)]
     pub delays: Option<Box<Delays>>,
+    /// Which other holders it excludes.
+    #[cbor(n(7), with = "codec::mode", has_nil)]
+    pub mode: Mode,
 }
 
 /// How long a lock stays unavailable after a lease. At least one of the two is not zero.
@@ -97,6 +123,11 @@ impl MaxHold {
 }
 
 impl Terms {
+    /// Whether classic clients of the lock, which see exclusive leases only, keep out of what these terms promise.
+    pub fn suits_classic(&self) -> bool {
+        self.delays.is_none() && self.mode == Mode::Exclusive
+    }
+
     /// When a lease ends that was granted at `granted_at` and is granted or renewed at `now`: `ttl` later, or when it
     /// has been held for `max_hold`.
     pub fn end(&self, granted_at: StoreTime, now: StoreTime, ttl: Duration) -> StoreTime {

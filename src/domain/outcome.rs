@@ -78,6 +78,20 @@ pub struct ClassicHold {
     pub left: Option<Duration>,
 }
 
+/// Shared leases that hold a lock together, as others see them.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct SharedView {
+    /// The oldest: at most [`HOLDERS_SHOWN`](super::limits::HOLDERS_SHOWN).
+    #[n(0)]
+    pub holders: Vec<HolderView>,
+    /// How many there are in all.
+    #[n(1)]
+    pub count: usize,
+    /// Whether one of them has the token that was asked about.
+    #[n(2)]
+    pub has_token: bool,
+}
+
 /// Why a request did not get the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Contention {
@@ -93,6 +107,9 @@ pub struct Contention {
     /// Why it is unavailable although nobody holds it, and for how long.
     #[n(3)]
     pub delay: Option<DelayView>,
+    /// The shared leases that hold it.
+    #[n(4)]
+    pub shared: Option<Box<SharedView>>,
 }
 
 /// The outcome of Acquire, Claim and GiveUp.
@@ -135,9 +152,9 @@ pub enum AcquireOutcome {
     /// No token is left. The request neither holds the lock nor waits for it.
     #[n(11)]
     TokensExhausted,
-    /// The lock is shared with classic clients, and they would not see a delay. Nothing was changed.
+    /// The lock is shared with classic clients, which would not see a delay, nor readers. Nothing was changed.
     #[n(12)]
-    DelaysBesideClassic,
+    BesideClassic,
 }
 
 /// The fate of a lease that a caller asked about.
@@ -238,7 +255,7 @@ pub enum TokenStatus {
 /// One lock, as anybody may see it.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct LockView {
-    /// Who holds it.
+    /// Who holds it alone.
     #[n(0)]
     pub current: Option<HolderView>,
     /// The classic client that holds it, in place of a lease.
@@ -256,12 +273,17 @@ pub struct LockView {
     /// Why it is unavailable although nobody holds it, and for how long.
     #[n(5)]
     pub delay: Option<DelayView>,
+    /// The shared leases that hold it.
+    #[n(6)]
+    pub shared: Option<Box<SharedView>>,
 }
 
 impl LockView {
-    /// The status of a token.
+    /// The status of a token, with which the lock was viewed.
     pub fn token_status(&self, token: FencingToken) -> TokenStatus {
         match self.newest_token {
+            // Readers hold the lock together: each of their tokens is current.
+            _ if self.shared.as_ref().is_some_and(|shared| shared.has_token) => TokenStatus::Current,
             Some(newest) if token < newest => TokenStatus::Stale,
             Some(newest) if token == newest && self.current.is_some() => TokenStatus::Current,
             Some(newest) if token == newest => TokenStatus::Ended,

@@ -112,11 +112,11 @@ impl Queue {
         self.waiters.get_mut(&call.request).map(|waiter| waiter.binding.unbind(call))
     }
 
-    /// The request that is next among the waiters of live servers, and the calls bound to it.
-    pub fn first(&self, alive: impl Fn(ReplicaId) -> bool) -> Option<(RequestId, &Binding)> {
+    /// The request that is next among the waiters of live servers.
+    pub fn first(&self, alive: impl Fn(ReplicaId) -> bool) -> Option<(RequestId, &Waiter)> {
         let servers = self.by_server.iter().filter(|(replica, _)| alive(**replica));
         let (_, request) = servers.filter_map(|(_, server)| server.waiting.first_key_value()).min()?;
-        self.waiters.get(request).map(|waiter| (*request, &waiter.binding))
+        self.waiters.get(request).map(|waiter| (*request, waiter))
     }
 
     /// The lowest position in the queue, of any server.
@@ -216,7 +216,7 @@ impl Queue {
     }
 
     /// Checks the invariants. A long queue is not checked, because each command would then cost its length.
-    pub fn check(&self, offered: bool) {
+    pub fn check(&self, offered: usize) {
         if self.waiters.len() > CHECKED_WHOLE {
             return;
         }
@@ -248,11 +248,7 @@ impl Queue {
             filed_states, filed,
             "a waiter that is neither offered the lock nor dropped is filed under its server"
         );
-        assert_eq!(
-            count(|it| it == WaiterState::Offered),
-            usize::from(offered),
-            "nobody waits for an offer that is none"
-        );
+        assert_eq!(count(|it| it == WaiterState::Offered), offered, "nobody waits for an offer that is none");
         assert_eq!(
             count(|it| matches!(it, WaiterState::Dropped(_))),
             self.dropped.len(),

@@ -8,21 +8,24 @@ use super::{
     limits::{MIN_TOKEN_AHEAD_MAX, TOKEN_END, TOKEN_SKIP},
     time::StoreTime,
 };
-use std::fmt;
+use std::{fmt, num::NonZeroU64};
 
 /// A number that grows with every grant of a lock. Above 0 and below 2^53.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FencingToken(u64);
+pub struct FencingToken(NonZeroU64);
 
 impl FencingToken {
     /// The token of this number, if it can be one.
     pub const fn new(number: u64) -> Option<Self> {
-        if 0 < number && number < TOKEN_END { Some(Self(number)) } else { None }
+        match NonZeroU64::new(number) {
+            Some(it) if number < TOKEN_END => Some(Self(it)),
+            _ => None,
+        }
     }
 
     /// Its number.
     pub const fn get(self) -> u64 {
-        self.0
+        self.0.get()
     }
 }
 

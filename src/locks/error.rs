@@ -60,10 +60,10 @@ pub enum LocksError {
     TokensExhausted,
     /// The lock is shared with classic clients.
     #[error(
-        "classic clients share this lock (--classic-prefix), and would take it within min_hold or lock_delay: leave \
-         them out"
+        "classic clients share this lock (--classic-prefix), and would take it within min_hold or lock_delay, and beside \
+         SHARED holders: leave them out"
     )]
-    DelaysBesideClassic,
+    BesideClassic,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -39,7 +39,7 @@ fn failure(error: &LocksError) -> AcquireFailure {
         LocksError::Forgotten => AcquireFailure::PlaceLost,
         LocksError::Draining => AcquireFailure::Draining,
         LocksError::TokensExhausted => AcquireFailure::TokensExhausted,
-        LocksError::DelaysBesideClassic => AcquireFailure::BesideClassic,
+        LocksError::BesideClassic => AcquireFailure::BesideClassic,
         LocksError::Store(StoreError::NotAllServers { .. }) => AcquireFailure::NotAllServers,
         LocksError::Store(StoreError::Unavailable(_)) => AcquireFailure::StoreUnavailable,
         LocksError::Store(StoreError::Overloaded) => AcquireFailure::StoreOverloaded,

@@ -154,9 +154,9 @@ impl<S: Store> Locks<S> {
         Ok(outcome)
     }
 
-    /// Reads a lock.
-    pub async fn view(&self, name: &LockName) -> Result<LockView, LocksError> {
-        Ok(*self.run::<Box<LockView>>(name, Command::View).await?.outcome)
+    /// Reads a lock, and whether a shared lease has this token.
+    pub async fn view(&self, name: &LockName, token: Option<FencingToken>) -> Result<LockView, LocksError> {
+        Ok(*self.run::<Box<LockView>>(name, Command::View { token }).await?.outcome)
     }
 
     async fn run<T>(&self, name: &LockName, command: Command) -> Result<Timed<T>, LocksError>

@@ -270,7 +270,7 @@ impl<S: Store> Locks<S> {
                 return Err(LocksError::QueueFull { max: self.limits.waiters_per_lock });
             }
             AcquireOutcome::TokensExhausted => return Err(LocksError::TokensExhausted),
-            AcquireOutcome::DelaysBesideClassic => return Err(LocksError::DelaysBesideClassic),
+            AcquireOutcome::BesideClassic => return Err(LocksError::BesideClassic),
         })
     }
 }

@@ -51,7 +51,9 @@ async fn lose<S: Store>(State(locks): State<Arc<Locks<S>>>, name: Bytes) -> Resu
     let reason = Reason::new(LOST.to_owned()).map_err(|BrokenRule(rule)| failed(&rule))?;
     // Also if its lease ends before it is revoked: nothing was lost then.
     let free = || (StatusCode::NOT_FOUND, format!("nobody holds lock {:?}\n", name.as_str()));
-    let lease = locks.view(&name).await.map_err(|error| failed(&error))?.current.ok_or_else(free)?;
+    let view = locks.view(&name, None).await.map_err(|error| failed(&error))?;
+    let oldest = view.shared.and_then(|shared| shared.holders.into_iter().next());
+    let lease = view.current.or(oldest).ok_or_else(free)?;
     match locks.force_release(&name, lease.token, reason).await.map_err(|error| failed(&error))? {
         RevokeOutcome::Revoked(_) => Ok(StatusCode::NO_CONTENT),
         RevokeOutcome::NotHeld | RevokeOutcome::TokenMismatch(_) => Err(free()),

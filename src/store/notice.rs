@@ -97,12 +97,12 @@ impl Notice {
                     each(Some(replica), Self::LookAgain(request, attempt));
                 }
                 Effect::Detached { replica, attachment, .. } => each(Some(replica), Self::Detached(attachment)),
-                Effect::Granted if is_watched => {
-                    if let Some(lease) = lock.lease() {
+                Effect::Granted(token) if is_watched => {
+                    if let Some(lease) = lock.lease_of(token) {
                         each(None, Self::event(EventKind::Granted, name, lease, None));
                     }
                 }
-                Effect::Granted => {}
+                Effect::Granted(_) => {}
                 Effect::Ended { lease, end } => {
                     if let Some(attachment) = lease.attachment {
                         each(Some(lease.attachment_replica), Self::LeaseEnded(attachment, end));

@@ -22,6 +22,7 @@ impl Page {
             let pairs = holder.metadata.pairs().map(|(key, value)| key.len() + value.len() + PER_PAIR);
             holder.holder.as_str().len() + pairs.sum::<usize>()
         };
-        name.as_str().len() + view.current.as_ref().map_or(0, holder)
+        let shared = view.shared.iter().flat_map(|shared| &shared.holders);
+        name.as_str().len() + view.current.iter().chain(shared).map(holder).sum::<usize>()
     }
 }

@@ -65,6 +65,7 @@ fn call(wait: Duration) -> AcquireCall {
         min_token: 0,
         max_hold: None,
         delays: None,
+        mode: Default::default(),
     };
     let request = RequestId(Uuid::new_v4());
     AcquireCall {

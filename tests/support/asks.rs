@@ -36,6 +36,7 @@ pub(crate) fn acquire(request: RequestId, ttl: Duration, wait: bool) -> Acquire 
         min_token: 0,
         max_hold: None,
         delays: None,
+        mode: Default::default(),
     };
     let call = Call { request, attempt: 1, id: CallId(Uuid::new_v4().as_u64_pair().0) };
     Acquire { call, terms, wait, candidate: candidate() }
@@ -93,7 +94,7 @@ pub(crate) trait Asks: Store {
     }
 
     async fn view(&self, name: &LockName) -> Result<LockView, StoreError> {
-        Ok(*self.ask::<Box<LockView>>(name, Command::View).await?.outcome)
+        Ok(*self.ask::<Box<LockView>>(name, Command::View { token: None }).await?.outcome)
     }
 }
 

@@ -60,6 +60,17 @@ impl Acquire {
         self
     }
 
+    /// Shares the lock with all others that ask for it so (readers), and excludes only those that do not (writers). A
+    /// reader never overtakes a writer that waits, so a task that holds the lock and asks for it once more while a
+    /// writer waits, waits for itself. Not with [`min_hold`](Self::min_hold) and [`lock_delay`](Self::lock_delay). All
+    /// servers have to know it, as with [`max_hold`](Self::max_hold).
+    ///
+    /// Tokens rise with each grant, of readers too: readers that write next to each other must not be compared by them.
+    pub fn shared(mut self) -> Self {
+        self.request.mode = v1::LockMode::Shared.into();
+        self
+    }
+
     /// How long the lock stays unavailable after the grant, however the lease ends, a release included: at most 24 h.
     /// For jobs that many machines start at one time by clocks that differ: the first one runs it, and the others find
     /// the lock unavailable although it took 10 ms. Choose more than the clocks may differ, and less than the time

@@ -25,12 +25,16 @@ pub struct Holder {
     pub held_since: Option<Duration>,
     /// The metadata of the holder's request.
     pub metadata: BTreeMap<String, String>,
+    /// Whether it shares the lock with others ([`shared`](crate::Acquire::shared)).
+    pub shared: bool,
 }
 
 impl From<v1::LockHolder> for Holder {
     fn from(holder: v1::LockHolder) -> Self {
         let span = |wire: Option<prost_types::Duration>| wire.map(|wire| duration(Some(wire)));
+        let shared = holder.mode() == v1::LockMode::Shared;
         Self {
+            shared,
             label: holder.holder,
             grant_id: holder.grant_id,
             token: (holder.fencing_token != 0).then_some(holder.fencing_token),
@@ -44,7 +48,9 @@ impl From<v1::LockHolder> for Holder {
 
 impl From<Holder> for v1::LockHolder {
     fn from(holder: Holder) -> Self {
+        let mode = if holder.shared { v1::LockMode::Shared } else { v1::LockMode::Exclusive };
         Self {
+            mode: mode.into(),
             holder: holder.label,
             grant_id: holder.grant_id,
             fencing_token: holder.token.unwrap_or_default(),

@@ -1,11 +1,18 @@
 //! Records of a partition: what nodes kept may be of another version, or damaged.
 
-use fencepost::testing::store::partition::record::{Key, ended, lock};
+use fencepost::testing::{
+    domain::ids::GrantId,
+    store::partition::record::{Key, ended, lock},
+};
+use uuid::Uuid;
+
+/// Of the shared lease among the seeds.
+const GRANT: GrantId = GrantId(Uuid::from_u128(0x0ea8_5d06_5d6b_4f61_8a5f_1f5e_5c1c_0b11));
 
 /// Any bytes as a key or a record: each decoder decodes or refuses them. What is decoded is encoded to the same again.
 pub fn record(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else { return };
-    match kind % 3 {
+    match kind % 4 {
         0 => {
             let Ok(read) = lock::decode(bytes) else { return };
             let end = read.lease().map(|lease| lease.expires_at).unwrap_or_default();
@@ -16,13 +23,19 @@ pub fn record(bytes: &[u8]) {
         1 => {
             let Ok(entries) = ended::decode(bytes) else { return };
             let mut again = Vec::new();
-            for ended::Entry { name, ended, token } in &entries {
-                ended::append(&mut again, name, ended, *token);
+            for ended::Entry { name, ended } in &entries {
+                ended::append(&mut again, name, ended);
             }
             assert!(again.is_empty() || ended::decode(&again).as_ref() == Ok(&entries), "{entries:?}");
         }
+        3 => {
+            let Ok(lease) = lock::decode_share(bytes, GRANT) else { return };
+            let again = lock::encode_share(&lease, lease.expires_at);
+            assert_eq!(lock::decode_share(&again, GRANT).as_ref(), Ok(&lease));
+        }
         _ => match Key::decode(bytes) {
             Ok(Key::Lock(name)) => assert_eq!(&Key::of_lock(&name)[..], bytes),
+            Ok(Key::Share(name, grant_id)) => assert_eq!(&Key::of_share(&name, grant_id)[..], bytes),
             Ok(Key::Ended(number)) => assert_eq!(&Key::of_ended(number)[..], bytes),
             Err(_) => {}
         },

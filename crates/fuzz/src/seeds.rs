@@ -8,9 +8,9 @@ use crate::{METHODS, body};
 use fencepost::testing::{
     domain::{
         binding::Binding,
-        ended::{Ended, RequestEnd},
+        ended::{Ended, EndedLease, RequestEnd},
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-        lease::{Lease, LeaseEnd, Terms},
+        lease::{Lease, LeaseEnd, Mode, Terms},
         name::{Holder, LockName, Metadata},
         rules::{Lock, Tombstone},
         time::StoreTime,
@@ -150,6 +150,7 @@ pub fn records() -> Vec<Vec<u8>> {
             min_token: 3,
             max_hold: None,
             delays: None,
+            mode: Default::default(),
         },
         lease_id: LeaseId(id),
         grant_id: GrantId(id),
@@ -163,20 +164,24 @@ pub fn records() -> Vec<Vec<u8>> {
         unheard: true,
         heard: true,
     };
+    let shared = Lease { terms: Terms { mode: Mode::Shared, ..lease.terms.clone() }, ..lease.clone() };
     let locks = [
         Lock::kept(Some(lease.clone()), Vec::new()),
         Lock::kept(Some(lease), vec![Tombstone { call, until }]),
         Lock::kept(None, vec![Tombstone { call, until }; 2]),
     ];
+    let share = [&[3], &lock::encode_share(&shared, until)[..]].concat();
     let locks = locks.iter().filter_map(|lock| lock::encode(lock, until)).map(|record| [&[0], &record[..]].concat());
     let mut ends = Vec::new();
-    let of_lease = RequestEnd::Lease(LeaseId(id), LeaseEnd::Released);
+    let end = LeaseEnd::Released;
+    let of_lease = RequestEnd::Lease(EndedLease { lease_id: LeaseId(id), token, end, handed_on: LeaseEnd::Expired });
     for end in [of_lease, RequestEnd::TimedOut, RequestEnd::Abandoned, RequestEnd::Refused(3)] {
         let ended = Ended { request: call.request, fingerprint: 1, end, at: until };
-        ended::append(&mut ends, &name, &ended, token.filter(|_| end == of_lease));
+        ended::append(&mut ends, &name, &ended);
     }
-    let keys = [Key::of_lock(&name), Key::of_ended(300)].map(|key| [&[2], &key[..]].concat());
-    locks.chain([[&[1], &ends[..]].concat()]).chain(keys).collect()
+    let keys = [Key::of_lock(&name), Key::of_ended(300), Key::of_share(&name, GrantId(id))]
+        .map(|key| [&[2], &key[..]].concat());
+    locks.chain([[&[1], &ends[..]].concat(), share]).chain(keys).collect()
 }
 
 /// Plausible configurations.

@@ -159,7 +159,7 @@ impl Model {
         let events = self.events.entry(name.clone()).or_default();
         for effect in effects {
             match effect {
-                Effect::Granted => events.push((true, lock.lease().unwrap().token.get())),
+                Effect::Granted(token) => events.push((true, token.get())),
                 Effect::Ended { lease, .. } => events.push((false, lease.token.get())),
                 _ => {}
             }

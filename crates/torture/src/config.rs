@@ -52,6 +52,8 @@ pub(crate) fn server_beside(own: &Path) -> PathBuf {
 pub(crate) const HOT: u64 = 5;
 /// The number of rarely contended locks.
 pub(crate) const COLD: u64 = 40;
+/// The number of locks that readers and writers share.
+pub(crate) const MIXED: u64 = 4;
 /// The number of locks of clients that retry under the same attempt number.
 pub(crate) const REPEATED: u64 = 10;
 
@@ -63,10 +65,15 @@ pub(crate) fn cold(number: u64) -> String {
     format!("cold/{number}")
 }
 
+pub(crate) fn mixed(number: u64) -> String {
+    format!("mixed/{number}")
+}
+
 pub(crate) fn repeated(number: u64) -> String {
     format!("repeated/{number}")
 }
 
 pub(crate) fn all_locks() -> Vec<String> {
-    (0..HOT).map(hot).chain((0..COLD).map(cold)).chain((0..REPEATED).map(repeated)).collect()
+    let counted = (0..HOT).map(hot).chain((0..COLD).map(cold)).chain((0..MIXED).map(mixed));
+    counted.chain((0..REPEATED).map(repeated)).collect()
 }

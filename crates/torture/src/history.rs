@@ -87,6 +87,9 @@ pub struct Acquire {
     pub wait: Nanos,
     /// The requested `min_token`.
     pub min_token: u64,
+    /// Whether a shared lease was requested.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
     /// Before sending.
     pub invoke: Nanos,
     /// After the answer, or when the caller gave up.

@@ -12,7 +12,7 @@ use fencepost_client::{
     CallError, Client, facts,
     raw::v1::{
         CheckTokenRequest, CheckTokenResponse, GetRequest, GetResponse, LeaseEnd, ListRequest, ListResponse, LockDelay,
-        LockHolder, LockInfo, check_token_response::Status,
+        LockHolder, LockInfo, LockMode, check_token_response::Status,
     },
 };
 use std::cmp;
@@ -97,11 +97,14 @@ fn shown(name: &str, reply: &GetResponse) -> String {
     if lock.holders.is_empty() && lock.waiters == 0 && lock.delay.is_none() {
         lines.push(format!("{} is free", text::visible(name)));
     } else {
-        lines.push(text::held(name, &lock.holders, lock.delay.as_ref(), lock.waiters));
+        lines.push(text::held(name, (&lock.holders, lock.holder_count), lock.delay.as_ref(), lock.waiters));
     }
     let leases: Vec<_> = lock.holders.iter().filter(|holder| holder.fencing_token != 0).collect();
     for lease in &leases {
         lines.push(format!("  token     {}", lease.fencing_token));
+        if lease.mode() == LockMode::Shared {
+            lines.push("  mode      shared".to_owned());
+        }
         lines.push(format!("  held for  {}", text::span(text::from_wire(lease.held_since.as_ref()))));
         lines.push(format!("  ttl       {}", text::span(text::from_wire(lease.ttl.as_ref()))));
         lines.push(format!("  grant id  {}", text::visible(&lease.grant_id)));
@@ -132,6 +135,8 @@ fn table(locks: &[LockInfo], look: Look) -> String {
             rows.push(row(lock.delay.as_ref().map_or_else(|| ["-", "-", "-"].map(str::to_owned), delayed)));
         }
         rows.extend(lock.holders.iter().map(cells).map(row));
+        let more = u32::try_from(lock.holders.len()).map_or(0, |shown| lock.holder_count.saturating_sub(shown));
+        rows.extend((more > 0).then(|| row([format!("({more} more)"), "-".to_owned(), "-".to_owned()])));
     }
     if rows.len() == 1 {
         return String::new();
@@ -192,7 +197,10 @@ fn delayed(delay: &LockDelay) -> [String; 3] {
 
 fn cells(holder: &LockHolder) -> [String; 3] {
     [
-        text::name(&holder.holder),
+        match holder.mode() {
+            LockMode::Shared => format!("{} (shared)", text::name(&holder.holder)),
+            _ => text::name(&holder.holder),
+        },
         if holder.fencing_token == 0 { "-".to_owned() } else { holder.fencing_token.to_string() },
         holder.expires_in.as_ref().map_or("-".to_owned(), |left| text::span(text::from_wire(Some(left)))),
     ]

@@ -77,7 +77,7 @@ pub(crate) struct RunArgs {
     name: String,
 
     /// Name of a further lock to hold at the same time; may be repeated. All are acquired, within one --wait, or none
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["min_token", "min_hold", "request_id"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["min_token", "min_hold", "request_id", "shared"])]
     also: Vec<String>,
 
     #[command(flatten)]

@@ -7,6 +7,7 @@ use super::{
     lease::LeaseEnd,
     limits::ENDED_MEMORY,
     time::StoreTime,
+    token::FencingToken,
 };
 use index::{Index, Key};
 use std::collections::VecDeque;
@@ -15,7 +16,7 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestEnd {
     /// Its lease ended.
-    Lease(LeaseId, LeaseEnd),
+    Lease(EndedLease),
     /// Its wait ended without the lock, and it was told so or will be.
     TimedOut,
     /// Its calls were dropped and no retry came in time.
@@ -23,6 +24,21 @@ pub enum RequestEnd {
     /// Not an end: this attempt, which was not the first, was refused. Older attempts may still be on their way, and
     /// nobody listens to them any more.
     Refused(u32),
+}
+
+/// A lease that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndedLease {
+    /// Which.
+    pub lease_id: LeaseId,
+    /// The highest token among the lock's leases that have ended, as far as they are remembered: its own, unless it was
+    /// shared. `None` if that is not known.
+    pub token: Option<FencingToken>,
+    /// How it ended.
+    pub end: LeaseEnd,
+    /// What the next holder of the lock hears: of a shared lease, the worse of its end and of what its own holder
+    /// heard. So a writer learns that the writer before died, though readers came between.
+    pub handed_on: LeaseEnd,
 }
 
 /// A request that ended.
@@ -41,7 +57,7 @@ pub struct Ended {
 impl Ended {
     fn lease(&self) -> Option<LeaseId> {
         match self.end {
-            RequestEnd::Lease(lease_id, _) => Some(lease_id),
+            RequestEnd::Lease(lease) => Some(lease.lease_id),
             _ => None,
         }
     }
@@ -96,7 +112,7 @@ impl EndedRequests {
     /// The end of the request that had this lease, if it is remembered at `now`.
     pub fn lease(&self, lease_id: LeaseId, now: StoreTime) -> Option<LeaseEnd> {
         match self.find(Key::Lease(lease_id), now)?.end {
-            RequestEnd::Lease(_, end) => Some(end),
+            RequestEnd::Lease(lease) => Some(lease.end),
             _ => None,
         }
     }

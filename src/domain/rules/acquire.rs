@@ -6,7 +6,7 @@ use crate::domain::{
     command::{Acquire, Candidate, Effect},
     ended::{Ended, RequestEnd},
     ids::{Call, RequestId},
-    lease::{Lease, Terms},
+    lease::{Lease, Mode, Terms},
     outcome::{AcquireOutcome, Grant},
     queue::{Queue, WaiterState},
     time::StoreTime,
@@ -43,12 +43,15 @@ impl Turn<'_> {
             RequestEnd::Refused(refused) => (call.attempt < refused).then_some(AcquireOutcome::Overtaken),
             _ if past.fingerprint != terms.fingerprint => Some(AcquireOutcome::OtherTerms),
             RequestEnd::TimedOut => Some(AcquireOutcome::TimedOut(self.contention())),
-            RequestEnd::Lease(..) | RequestEnd::Abandoned => Some(AcquireOutcome::Ended),
+            RequestEnd::Lease(_) | RequestEnd::Abandoned => Some(AcquireOutcome::Ended),
         }
     }
 
     /// The request holds the lock: the reply was lost, or is on its way.
     fn acquire_held(&mut self, call: Call, terms: &Terms) -> Option<AcquireOutcome> {
+        if self.lock.shares.is_some() {
+            return self.acquire_shared(call, terms);
+        }
         let now = self.now;
         let lease = self.lock.lease.as_mut().filter(|lease| lease.request == call.request)?;
         // mutant: other terms
@@ -62,6 +65,30 @@ impl Turn<'_> {
         // mutant: retry does not re-arm
         lease.rearm(now);
         let grant = grant_of(lease, now);
+        self.wake_overtaken(call.request, bound);
+        Some(AcquireOutcome::Granted(grant))
+    }
+
+    /// The request has a shared lease.
+    fn acquire_shared(&mut self, call: Call, terms: &Terms) -> Option<AcquireOutcome> {
+        let (now, replica) = (self.now, self.replica);
+        let lease = self.lock.shares.as_ref()?.of_request(call.request)?;
+        if lease.terms.fingerprint != terms.fingerprint {
+            return Some(AcquireOutcome::OtherTerms);
+        }
+        if lease.expires_at <= now {
+            return Some(AcquireOutcome::Ended);
+        }
+        let (bound, grant) = self.change_share_of(lease.token, |lease| {
+            let bound = lease.binding.bind(call, replica);
+            if bound != Bound::Overtaken {
+                lease.rearm(now);
+            }
+            (bound, grant_of(lease, now))
+        })?;
+        if bound == Bound::Overtaken {
+            return Some(AcquireOutcome::Overtaken);
+        }
         self.wake_overtaken(call.request, bound);
         Some(AcquireOutcome::Granted(grant))
     }
@@ -106,11 +133,11 @@ impl Turn<'_> {
         // A free lock has no waiter that could be served; skipped waiters do not block a grant.
         if self.lock.lease.is_none()
             // mutant: new request overtakes the line
-            && self.lock.offer.is_none()
+            && self.lock.has_room(terms.mode)
             // mutant: grant beside a classic client
             && self.classic.is_none()
-            // mutant: grant within a delay
-            && self.lock.delay.is_none()
+            // mutant: reader overtakes writer
+            && !(self.lock.shares.is_some() && self.is_waited_for())
         {
             return self.grant(request, Binding::first(call, self.replica), terms, candidate);
         }
@@ -130,9 +157,15 @@ impl Turn<'_> {
         AcquireOutcome::Queued
     }
 
+    /// Whether a live waiter is queued.
+    fn is_waited_for(&self) -> bool {
+        let alive = |replica| self.replicas.is_alive(replica, self.now);
+        self.lock.queue.as_ref().is_some_and(|queue| queue.first(alive).is_some())
+    }
+
     /// Whether the lock is offered to this request.
     pub(super) fn is_offered(&self, request: RequestId) -> bool {
-        self.lock.offer.is_some_and(|offer| offer.request == request)
+        self.lock.offers().any(|offered| offered == request)
     }
 
     /// Turns the offer to this request into a lease: draws the token and starts the TTL.
@@ -140,13 +173,13 @@ impl Turn<'_> {
         let Some(waiter) = self.lock.queue.as_mut().and_then(|queue| queue.remove(request)) else {
             return AcquireOutcome::Unknown;
         };
-        self.lock.offer = None;
+        self.decline(request);
         self.give_up_empty_queue();
         self.grant(request, waiter.binding, waiter.terms, candidate)
     }
 
     fn grant(&mut self, request: RequestId, binding: Binding, terms: Terms, candidate: Candidate) -> AcquireOutcome {
-        assert!(self.lock.lease.is_none() && self.lock.offer.is_none(), "only a free lock is granted");
+        assert!(self.lock.has_room(terms.mode), "only a free lock is granted");
         let Ok(token) = self.sequencer.draw(terms.min_token) else {
             self.promote();
             return AcquireOutcome::TokensExhausted;
@@ -168,8 +201,11 @@ impl Turn<'_> {
             heard: false,
         };
         let grant = grant_of(&lease, self.now);
-        self.lock.lease = Some(lease);
-        self.effects.push(Effect::Granted);
+        match lease.terms.mode {
+            Mode::Exclusive => self.lock.lease = Some(lease),
+            Mode::Shared => self.grant_shared(lease),
+        }
+        self.effects.push(Effect::Granted(token));
         AcquireOutcome::Granted(grant)
     }
 

@@ -5,7 +5,7 @@ use crate::domain::{
     command::Effect,
     ended::{Ended, RequestEnd},
     ids::RequestId,
-    lease::LeaseEnd,
+    lease::{LeaseEnd, Mode},
     limits::{CLAIM_WINDOW, COMMAND_WINDOW, ENDED_MEMORY, OVERDUE_BATCH},
     queue::{Waiter, WaiterState},
     time::StoreTime,
@@ -23,6 +23,7 @@ impl Turn<'_> {
             self.abandon(at);
             self.end_lease(LeaseEnd::Expired, at);
         }
+        self.apply_time_to_shares();
         // mutant: delay never ends
         self.apply_time_to_delay();
         if let Some(offer) = self.lock.offer.filter(|offer| offer.until <= self.now) {
@@ -61,6 +62,7 @@ impl Turn<'_> {
         // The classic client does not see a delay.
         // mutant: lease beside a classic client
         self.end_lease_at_once(LeaseEnd::Revoked, self.now);
+        self.revoke_shares();
         // mutant: offer beside a classic client
         self.withdraw_offer();
     }
@@ -131,32 +133,45 @@ impl Turn<'_> {
         }
     }
 
-    /// Offers a free lock to the next waiter. Every command that frees the lock does this in the same turn, and so does
-    /// any other command on the lock: a hand-off does not depend on a wake-up.
+    /// Offers a free lock to the next waiter; if that would share it, to those behind it as well, up to the first that
+    /// would not. Every command that frees the lock does this in the same turn, and so does any other command on the
+    /// lock: a hand-off does not depend on a wake-up.
     pub(super) fn promote(&mut self) {
         if self.lock.lease.is_some() || self.lock.offer.is_some() || self.classic.is_some() {
             return;
         }
-        // mutant: offer within a delay
-        if self.lock.delay.is_some() {
-            return;
+        // Each round but the last makes an offer to a request that would share the lock, and these are bounded.
+        loop {
+            let Some(queue) = &self.lock.queue else { return };
+            // mutant: promotion ignores silence
+            let alive = |replica| self.replicas.is_alive(replica, self.now);
+            let Some((request, waiter)) = queue.first(alive) else { return };
+            let (replica, attempt) = (waiter.binding.replica(), waiter.binding.attempt());
+            let mode = waiter.terms.mode;
+            // mutant: offer to who has no room
+            if !self.lock.has_room(mode) {
+                return;
+            }
+            self.set_state(request, WaiterState::Offered);
+            let offer = Offer { request, until: self.now.after(CLAIM_WINDOW) };
+            match mode {
+                Mode::Exclusive => self.lock.offer = Some(offer),
+                Mode::Shared => self.offer_shared(offer),
+            }
+            // mutant: hand-off tells nobody
+            self.effects.push(Effect::LookAgain { replica, request, attempt });
+            if mode == Mode::Exclusive {
+                return;
+            }
         }
-        let Some(queue) = &self.lock.queue else { return };
-        // mutant: promotion ignores silence
-        let alive = |replica| self.replicas.is_alive(replica, self.now);
-        let Some((request, binding)) = queue.first(alive) else { return };
-        let (replica, attempt) = (binding.replica(), binding.attempt());
-        self.set_state(request, WaiterState::Offered);
-        self.lock.offer = Some(Offer { request, until: self.now.after(CLAIM_WINDOW) });
-        // mutant: hand-off tells nobody
-        self.effects.push(Effect::LookAgain { replica, request, attempt });
     }
 
     /// Ends the lease that holds the lock, without a delay after it. The caller promotes.
     pub(super) fn end_lease_at_once(&mut self, end: LeaseEnd, at: StoreTime) {
         let Some(lease) = self.lock.lease.take() else { return };
-        self.lock.ended.push(ended(&lease, end, at));
-        self.lock.last = Some(LastLease { token: lease.token, end, at });
+        let last = LastLease { token: lease.token, end, at };
+        self.lock.ended.push(ended(&lease, end, &last));
+        self.lock.last = Some(last);
         self.effects.push(Effect::Ended { lease, end });
     }
 
@@ -172,6 +187,7 @@ impl Turn<'_> {
     /// Withdraws the open offer to this request, if there is one.
     pub(super) fn decline(&mut self, request: RequestId) {
         self.lock.offer = self.lock.offer.filter(|offer| offer.request != request);
+        self.decline_shared(request);
     }
 
     pub(super) fn set_state(&mut self, request: RequestId, state: WaiterState) {

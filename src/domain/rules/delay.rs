@@ -7,7 +7,7 @@
 
 use super::{LastLease, Lock, Turn};
 use crate::domain::{
-    ended::{Ended, RequestEnd},
+    ended::{Ended, EndedLease, RequestEnd},
     ids::{LeaseId, RequestId},
     lease::{Delays, Lease, LeaseEnd},
     name::Holder,
@@ -43,7 +43,14 @@ impl Delay {
         // mutant: release leaves a lock_delay
         let delayed_until = if end == LeaseEnd::Released { at } else { at.after(delays.lock_delay) };
         let (token, holder) = (lease.token, lease.terms.holder.clone());
-        let delay = Self { ended: ended(lease, end, at), token, holder, delays, held_until, delayed_until };
+        let delay = Self {
+            ended: ended(lease, end, &LastLease { token: lease.token, end, at }),
+            token,
+            holder,
+            delays,
+            held_until,
+            delayed_until,
+        };
         (at < delay.until()).then(|| Box::new(delay))
     }
 
@@ -53,12 +60,12 @@ impl Delay {
     }
 
     fn is_of(&self, lease_id: LeaseId) -> bool {
-        matches!(self.ended.end, RequestEnd::Lease(it, _) if it == lease_id)
+        matches!(self.ended.end, RequestEnd::Lease(it) if it.lease_id == lease_id)
     }
 
     /// How its lease ended.
     fn end(&self) -> Option<LeaseEnd> {
-        if let RequestEnd::Lease(_, end) = self.ended.end { Some(end) } else { None }
+        if let RequestEnd::Lease(it) = self.ended.end { Some(it.end) } else { None }
     }
 
     pub(super) fn last(&self) -> Option<LastLease> {
@@ -149,8 +156,10 @@ impl Turn<'_> {
     }
 }
 
-/// What is remembered of the request of a lease that ends.
-pub(super) fn ended(lease: &Lease, end: LeaseEnd, at: StoreTime) -> Ended {
-    let end = RequestEnd::Lease(lease.lease_id, end);
+/// What is remembered of the request of a lease that ends in this way, and is the last one then.
+pub(super) fn ended(lease: &Lease, end: LeaseEnd, last: &LastLease) -> Ended {
+    let at = last.at;
+    let end = EndedLease { lease_id: lease.lease_id, token: Some(last.token), end, handed_on: last.end };
+    let end = RequestEnd::Lease(end);
     Ended { request: lease.request, fingerprint: lease.terms.fingerprint, end, at }
 }

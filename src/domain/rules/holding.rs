@@ -19,6 +19,12 @@ impl Turn<'_> {
     pub(super) fn release(&mut self, lease_id: LeaseId) -> ReleaseOutcome {
         self.apply_time();
         // mutant: release without the lease id
+        let shared = self.lasting_share(lease_id).map(|lease| lease.token);
+        if let Some(token) = shared {
+            self.end_share(token, LeaseEnd::Released, self.now);
+            self.promote();
+            return ReleaseOutcome::Released;
+        }
         if self.held(lease_id).is_none() {
             let gone = self.gone(lease_id);
             self.end_lock_delay(lease_id);
@@ -40,29 +46,33 @@ impl Turn<'_> {
     ) -> RenewOutcome {
         self.apply_time();
         let now = self.now;
-        let Some(lease) = self.held(lease_id) else { return RenewOutcome::Lost(self.gone(lease_id)) };
-        // mutant: renewal by a lost attachment
-        if attachment.is_some() && attachment != lease.attachment {
-            return RenewOutcome::AttachedElsewhere;
-        }
-        lease.renew(now, ttl.unwrap_or(lease.terms.ttl));
-        RenewOutcome::Renewed(renewed(lease, now))
+        let renewed = self.with_held(lease_id, |lease| {
+            // mutant: renewal by a lost attachment
+            if attachment.is_some() && attachment != lease.attachment {
+                return RenewOutcome::AttachedElsewhere;
+            }
+            lease.renew(now, ttl.unwrap_or(lease.terms.ttl));
+            RenewOutcome::Renewed(renewed(lease, now))
+        });
+        renewed.unwrap_or_else(|| RenewOutcome::Lost(self.gone(lease_id)))
     }
 
     /// Attaches a lease to a stream, and renews it. The highest attempt wins; among equal attempts, the latest.
     pub(super) fn attach(&mut self, lease_id: LeaseId, attempt: u32, attachment: AttachmentId) -> RenewOutcome {
         self.apply_time();
         let (now, replica) = (self.now, self.replica);
-        let Some(lease) = self.held(lease_id) else { return RenewOutcome::Lost(self.gone(lease_id)) };
-        // mutant: older attachment wins
-        if attempt < lease.attachment_attempt {
-            return RenewOutcome::AttachedElsewhere;
-        }
-        lease.attachment_attempt = attempt;
-        let before = lease.attachment.replace(attachment);
-        let replica = std::mem::replace(&mut lease.attachment_replica, replica);
-        lease.renew(now, lease.terms.ttl);
-        let outcome = RenewOutcome::Renewed(renewed(lease, now));
+        let attached = self.with_held(lease_id, |lease| {
+            // mutant: older attachment wins
+            if attempt < lease.attachment_attempt {
+                return (RenewOutcome::AttachedElsewhere, None, replica);
+            }
+            lease.attachment_attempt = attempt;
+            let before = lease.attachment.replace(attachment);
+            let replica = std::mem::replace(&mut lease.attachment_replica, replica);
+            lease.renew(now, lease.terms.ttl);
+            (RenewOutcome::Renewed(renewed(lease, now)), before, replica)
+        });
+        let Some((outcome, before, replica)) = attached else { return RenewOutcome::Lost(self.gone(lease_id)) };
         // A repeat of the same attachment, whose answer was lost, replaces nothing: its stream must not be told that it
         // lost the lease.
         if let Some(before) = before.filter(|before| *before != attachment) {
@@ -74,19 +84,24 @@ impl Turn<'_> {
     /// Detaches a lease from this attachment, if it is still the current one. The lease lasts until its end.
     pub(super) fn detach(&mut self, lease_id: LeaseId, attachment: AttachmentId) {
         self.apply_time();
-        if let Some(lease) = self.held(lease_id) {
+        self.with_held(lease_id, |lease| {
             // The next stream, perhaps of another process that was given the lease, counts its attachments from 1.
             // mutant: detach of a stale attachment
             if lease.attachment.take_if(|current| *current == attachment).is_some() {
                 lease.attachment_attempt = 0;
             }
-        }
+        });
     }
 
     /// Revokes a lease whose stream ended, if this attachment still keeps it and its holder asked for release on
     /// disconnect.
     pub(super) fn disconnect(&mut self, lease_id: LeaseId, attachment: AttachmentId) {
         self.apply_time();
+        let shared = self.lasting_share(lease_id).filter(|lease| lease.attachment == Some(attachment));
+        if let Some(token) = shared.map(|lease| lease.token) {
+            self.end_share(token, LeaseEnd::Revoked, self.now);
+            self.promote();
+        }
         // mutant: disconnect of a stale attachment
         if self.held(lease_id).is_some_and(|lease| lease.attachment == Some(attachment)) {
             self.end_lease(LeaseEnd::Revoked, self.now);
@@ -98,6 +113,9 @@ impl Turn<'_> {
     /// none, whatever its lease asked for.
     pub(super) fn force_release(&mut self, expected: FencingToken) -> RevokeOutcome {
         self.apply_time();
+        if let Some(newest) = self.lock.newest_shared(self.now).map(|lease| lease.token) {
+            return self.force_release_shared(expected, newest);
+        }
         let of_lease = self.lock.lease.as_ref().map(|lease| (lease.token, &lease.terms.holder));
         let of_delay = self.lock.delay.as_ref().map(|delay| (delay.token, &delay.holder));
         let Some((token, holder)) = of_lease.or(of_delay) else { return RevokeOutcome::NotHeld };
@@ -113,18 +131,46 @@ impl Turn<'_> {
         RevokeOutcome::Revoked(holder)
     }
 
+    fn force_release_shared(&mut self, expected: FencingToken, newest: FencingToken) -> RevokeOutcome {
+        let lease = self.lock.lease_of(expected).filter(|lease| self.now < lease.expires_at);
+        let Some(holder) = lease.map(|lease| lease.terms.holder.clone()) else {
+            return RevokeOutcome::TokenMismatch(newest);
+        };
+        self.end_share(expected, LeaseEnd::Revoked, self.now);
+        self.promote();
+        RevokeOutcome::Revoked(holder)
+    }
+
+    /// Changes the lease with this id, if it lasts.
+    fn with_held<R>(&mut self, lease_id: LeaseId, change: impl FnOnce(&mut Lease) -> R) -> Option<R> {
+        if self.lock.lease.is_none() {
+            return self.change_share(lease_id, change);
+        }
+        self.held(lease_id).map(change)
+    }
+
+    /// The shared lease with this id, if it lasts.
+    fn lasting_share(&self, lease_id: LeaseId) -> Option<&Lease> {
+        self.lock.shares.as_ref()?.of_lease(lease_id).filter(|lease| self.now < lease.expires_at)
+    }
+
     fn held(&mut self, lease_id: LeaseId) -> Option<&mut Lease> {
         self.lock.lease.as_mut().filter(|lease| lease.lease_id == lease_id)
     }
 
     fn gone(&self, lease_id: LeaseId) -> Gone {
-        let successor = self.lock.lease.as_ref().map(|lease| lease.token);
-        let fate = match (self.lock.ended_lease(lease_id, self.now), successor) {
+        let exclusive = self.lock.lease.as_ref().map(|lease| lease.token);
+        let is_overdue = || self.lock.shares.as_ref().is_some_and(|shares| shares.of_lease(lease_id).is_some());
+        let fate = match (self.lock.ended_lease(lease_id, self.now), exclusive) {
             (Some(end), _) => Fate::Ended(end),
             (None, Some(_)) => Fate::Superseded,
+            // It is among the shared leases that this turn had no room to end.
+            (None, None) if is_overdue() => Fate::Ended(LeaseEnd::Expired),
+            // Beside readers, nobody can tell whether one of them was granted since.
             (None, None) => Fate::Unknown,
         };
-        Gone { fate, successor }
+        let shared = || self.lock.newest_shared(self.now).map(|lease| lease.token);
+        Gone { fate, successor: exclusive.or_else(shared) }
     }
 }
 

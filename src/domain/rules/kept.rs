@@ -5,9 +5,8 @@
 
 use super::{Delay, LastLease, Lock, Tombstone};
 use crate::domain::{
-    ended::{Ended, RequestEnd},
+    ended::{Ended, EndedLease, RequestEnd},
     lease::Lease,
-    token::FencingToken,
 };
 
 impl Lock {
@@ -22,10 +21,10 @@ impl Lock {
         Self { last: delay.last(), delay: Some(Box::new(delay)), ..self }
     }
 
-    /// Remembers a request that ended, and the token of its lease. What ended first is to be recalled first.
-    pub fn recall(&mut self, ended: Ended, token: Option<FencingToken>) {
-        if let (RequestEnd::Lease(_, end), Some(token)) = (ended.end, token) {
-            self.last = Some(LastLease { token, end, at: ended.at });
+    /// Remembers a request that ended. What ended first is to be recalled first.
+    pub fn recall(&mut self, ended: Ended) {
+        if let RequestEnd::Lease(EndedLease { token: Some(token), handed_on, .. }) = ended.end {
+            self.last = Some(LastLease { token, end: handed_on, at: ended.at });
         }
         self.ended.push(ended);
     }
@@ -40,12 +39,8 @@ impl Lock {
         self.ended.count()
     }
 
-    /// The requests that ended after so many others had, with the tokens of their leases. One turn ends one lease at
-    /// most, with the delay after it, so after each turn all tokens are known.
-    pub fn ends_after(&self, ends: u64) -> impl Iterator<Item = (&Ended, Option<FencingToken>)> {
-        self.ended.after(ends).map(|ended| {
-            let of_lease = matches!(ended.end, RequestEnd::Lease(..));
-            (ended, self.last.filter(|_| of_lease).map(|last| last.token))
-        })
+    /// The requests that ended after so many others had.
+    pub fn ends_after(&self, ends: u64) -> impl Iterator<Item = &Ended> {
+        self.ended.after(ends)
     }
 }

@@ -10,6 +10,7 @@ mod apply_time;
 mod delay;
 mod holding;
 mod kept;
+mod shares;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -22,14 +23,15 @@ use super::{
     command::{Command, Effects, Outcome},
     ended::EndedRequests,
     features::Features,
-    ids::{Call, ReplicaId, RequestId},
-    lease::{Lease, LeaseEnd},
+    ids::{Call, GrantId, ReplicaId, RequestId},
+    lease::{Lease, LeaseEnd, Mode},
     outcome::{ClassicHold, LockView},
     queue::{Queue, Waiter, WaiterState},
     replicas::Replicas,
     time::StoreTime,
     token::{FencingToken, Sequencer},
 };
+use shares::Shares;
 use std::time::Duration;
 
 /// The state of one lock.
@@ -43,6 +45,9 @@ pub struct Lock {
     last: Option<LastLease>,
     /// The lock is unavailable, although nobody holds it.
     delay: Option<Box<Delay>>,
+    shares: Option<Box<Shares>>,
+    /// The shared leases that turns changed, for who keeps them.
+    changed_shares: Vec<(FencingToken, GrantId)>,
 }
 
 /// An offer of the lock to a waiter. It is not a lease: it has no token, and leaves no trace when it lapses.
@@ -125,7 +130,9 @@ impl Turn<'_> {
                 Outcome::Done
             }
             Command::ForceRelease { expected, .. } => self.force_release(expected).into(),
-            Command::View => Box::new(LockView { classic: self.classic, ..self.lock.view(self.now) }).into(),
+            Command::View { token } => {
+                Box::new(LockView { classic: self.classic, ..self.lock.view(self.now, token) }).into()
+            }
         }
     }
 }
@@ -138,11 +145,29 @@ impl Lock {
             && self.ended.is_empty()
             && self.tombstones.is_empty()
             && self.delay.is_none()
+            && self.shares.is_none()
     }
 
-    /// The lease that holds it, as of the last turn.
+    /// The exclusive lease that holds it, as of the last turn.
     pub fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
+    }
+
+    /// All its leases, as of the last turn.
+    pub fn leases(&self) -> impl Iterator<Item = &Lease> {
+        self.lease.iter().chain(self.shared())
+    }
+
+    /// The lease with this token, as of the last turn.
+    pub fn lease_of(&self, token: FencingToken) -> Option<&Lease> {
+        let exclusive = self.lease.as_ref().filter(|lease| lease.token == token);
+        exclusive.or_else(|| self.shares.as_ref()?.of_token(token))
+    }
+
+    /// Whether a new request of this mode would be granted, as far as turns have been run. A repeat of a request that is
+    /// queued or has a lease is none of these.
+    pub fn would_grant(&self, mode: Mode) -> bool {
+        self.has_room(mode) && self.queue.is_none()
     }
 
     /// Whether requests are queued, also those that are skipped.
@@ -150,12 +175,12 @@ impl Lock {
         self.queue.is_some()
     }
 
-    /// What a server has to understand that holds its lease, keeps its delay and has its requests wait.
+    /// What a server has to understand that holds its leases, keeps its delay and has its requests wait.
     pub fn needs(&self) -> Features {
-        let held = self.lease().map(|lease| &lease.terms);
+        let held = self.leases().map(|lease| &lease.terms);
         let waiting = self.queue.iter().flat_map(|queue| queue.terms());
         let delayed = if self.delay.is_some() { Features::DELAYS } else { Features::NONE };
-        held.into_iter().chain(waiting).map(Features::of_terms).fold(delayed, Features::with)
+        held.chain(waiting).map(Features::of_terms).fold(delayed, Features::with)
     }
 
     /// An upper bound on how many requests are queued before this one: requests between that have left still count.
@@ -175,9 +200,10 @@ impl Lock {
         self.queue.iter().flat_map(|queue| queue.kept())
     }
 
-    /// The request that the lock is offered to, as of the last turn.
-    pub fn offered(&self) -> Option<RequestId> {
-        self.offer.map(|offer| offer.request)
+    /// The requests that the lock is offered to, as of the last turn.
+    pub fn offers(&self) -> impl Iterator<Item = RequestId> {
+        let shared = self.shares.iter().flat_map(|shares| shares.offers());
+        self.offer.iter().chain(shared).map(|offer| offer.request)
     }
 
     /// The attempt of a request that is queued and was skipped, because its offer lapsed or was declined or withdrawn,
@@ -188,7 +214,7 @@ impl Lock {
         (is_skipped && waiter.binding.is_bound()).then(|| (waiter.binding.attempt(), waiter.binding.replica()))
     }
 
-    /// When the open offer lapses, as of the last turn.
+    /// When the open offer of an exclusive lease lapses, as of the last turn.
     pub fn offered_until(&self) -> Option<StoreTime> {
         self.offer.map(|offer| offer.until)
     }
@@ -210,7 +236,8 @@ impl Lock {
         let lease = self.lease.as_ref().map(|lease| lease.expires_at);
         let offer = self.offer.map(|offer| offer.until);
         let delay = self.delay.as_ref().map(|delay| delay.until());
-        [lease, offer, delay, queue, self.ended.next_due(), tombstones].into_iter().flatten().min()
+        let shares = self.next_due_of_shares();
+        [lease, offer, delay, queue, self.ended.next_due(), tombstones, shares].into_iter().flatten().min()
     }
 
     /// Checks the invariants that hold between turns.
@@ -227,8 +254,9 @@ impl Lock {
         }
         if let Some(queue) = &self.queue {
             assert!(!queue.is_empty(), "an empty queue is given up");
-            queue.check(self.offer.is_some());
+            queue.check(self.offers().count());
         }
+        self.check_shares();
         self.ended.check();
         if let (Some(lease), Some(last)) = (&self.lease, &self.last) {
             assert!(lease.token > last.token, "tokens rise from lease to lease");

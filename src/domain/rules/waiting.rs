@@ -9,6 +9,7 @@ use crate::domain::{
     limits::{COMMAND_WINDOW, DROP_GRACE},
     outcome::AcquireOutcome,
     queue::{Queue, WaiterState},
+    token::FencingToken,
 };
 
 /// A waiting call that may be next, and for which its server or the leader claims.
@@ -119,6 +120,15 @@ impl Turn<'_> {
                 lease.cut_short(self.now);
             }
             Some((unbound, lease.binding.attempt()))
+        } else if let Some(token) = self.share_of(request) {
+            let now = self.now;
+            self.change_share_of(token, |lease| {
+                let unbound = lease.binding.unbind(call);
+                if unbound == Unbound::Last {
+                    lease.cut_short(now);
+                }
+                (unbound, lease.binding.attempt())
+            })
         } else if let Some(queue) = &mut self.lock.queue {
             let unbound = queue.unbind(call);
             let attempt = queue.get(request).map(|waiter| waiter.binding.attempt());
@@ -183,15 +193,24 @@ impl Turn<'_> {
         }
     }
 
+    /// The token of the shared lease of this request.
+    fn share_of(&self, request: RequestId) -> Option<FencingToken> {
+        self.lock.shares.as_ref()?.of_request(request).map(|lease| lease.token)
+    }
+
     /// The known outcome of a request: its end, or its lease.
     fn look_up(&self, request: RequestId, attempt: u32) -> Option<AcquireOutcome> {
         if let Some(ended) = self.lock.ended(request, self.now) {
             return Some(match ended.end {
                 RequestEnd::TimedOut => AcquireOutcome::TimedOut(self.contention()),
-                RequestEnd::Lease(..) | RequestEnd::Abandoned | RequestEnd::Refused(_) => AcquireOutcome::Ended,
+                RequestEnd::Lease(_) | RequestEnd::Abandoned | RequestEnd::Refused(_) => AcquireOutcome::Ended,
             });
         }
-        let lease = self.lock.lease.as_ref().filter(|lease| lease.request == request)?;
+        let exclusive = self.lock.lease.as_ref().filter(|lease| lease.request == request);
+        let lease = exclusive.or_else(|| self.lock.shares.as_ref()?.of_request(request))?;
+        if lease.expires_at <= self.now {
+            return Some(AcquireOutcome::Ended);
+        }
         Some(unbound(&lease.binding, attempt).unwrap_or_else(|| AcquireOutcome::Granted(grant_of(lease, self.now))))
     }
 }

@@ -1,7 +1,7 @@
 //! Random values of fields.
 
 use crate::domain::{
-    lease::{Delays, LeaseEnd, MaxHold, Terms},
+    lease::{Delays, LeaseEnd, MaxHold, Mode, Terms},
     limits::TOKEN_END,
     name::{Holder, LockName, Metadata},
     time::StoreTime,
@@ -46,9 +46,10 @@ pub(crate) fn some_metadata() -> impl Strategy<Value = Metadata> {
 }
 
 pub(crate) fn some_terms() -> impl Strategy<Value = Terms> {
-    let bounds = (option::of(some_span()), option::of(some_delays()));
-    (any::<u64>(), some_span(), some_holder(), some_metadata(), any::<u64>(), bounds).prop_map(
-        |(fingerprint, ttl, holder, metadata, min_token, (max_hold, delays))| Terms {
+    let mode = prop_oneof![Just(Mode::Exclusive), Just(Mode::Shared)];
+    let asks = (option::of(some_span()), option::of(some_delays()), mode);
+    (any::<u64>(), some_span(), some_holder(), some_metadata(), any::<u64>(), asks).prop_map(
+        |(fingerprint, ttl, holder, metadata, min_token, (max_hold, delays, mode))| Terms {
             fingerprint,
             ttl,
             holder,
@@ -56,6 +57,7 @@ pub(crate) fn some_terms() -> impl Strategy<Value = Terms> {
             min_token,
             max_hold: max_hold.and_then(MaxHold::new),
             delays: delays.flatten(),
+            mode,
         },
     )
 }

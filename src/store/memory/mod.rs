@@ -79,8 +79,8 @@ impl MemoryStore {
 
     /// Carries out a command.
     fn execute(&self, name: &LockName, command: Command) -> Outcome {
-        if command == Command::View {
-            return self.read(name, |lock, now| Box::new(lock.view(now)).into());
+        if let Command::View { token } = command {
+            return self.read(name, |lock, now| Box::new(lock.view(now, token)).into());
         }
         let reason = reason_of(&command);
         let hash = self.hasher.hash_one(name);

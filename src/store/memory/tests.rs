@@ -58,6 +58,7 @@ fn acquire(store: &MemoryStore, name: &LockName, ttl: Duration, min_token: u64) 
         min_token,
         max_hold: None,
         delays: None,
+        mode: Default::default(),
     };
     let candidate =
         Candidate { lease_id: LeaseId(Uuid::new_v4()), grant_id: GrantId(Uuid::new_v4()), attachment: None };
@@ -98,7 +99,7 @@ async fn locks_that_are_idle_leave_nothing_behind() {
     while store.apply_due_timers() {}
     assert_eq!(sizes(&store), (0, 0, 0));
     release(&store, &name(1), LeaseId(Uuid::new_v4()));
-    store.execute(&name(2), Command::View);
+    store.execute(&name(2), Command::View { token: None });
     assert_eq!(sizes(&store), (0, 0, 0), "a command on an unknown lock creates no lock");
 }
 

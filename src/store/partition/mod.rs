@@ -9,6 +9,7 @@ mod outbox;
 mod rebuild;
 pub mod record;
 mod scan;
+mod shares;
 #[cfg(test)]
 mod tests;
 

@@ -3,6 +3,7 @@
 use super::{
     Journal, Partition, Slot,
     record::{self, Key},
+    shares::{self, ChangedShare, Drawn, ShareNotes},
 };
 use crate::{
     domain::{
@@ -35,7 +36,7 @@ const FULL_FROM_BYTES: usize = 192 * 1024;
 /// The room that a record of ended requests begins with, so that it seldom grows: 30 entries.
 const ENDS_BYTES: usize = 4 * 1024;
 /// More than a record of a lock has without its name, texts and tombstones.
-const LOCK_BYTES: usize = 400;
+pub(super) const LOCK_BYTES: usize = 400;
 /// More than a tombstone has in a record.
 const TOMBSTONE_BYTES: usize = 48;
 
@@ -44,7 +45,9 @@ const TOMBSTONE_BYTES: usize = 48;
 pub struct Outbox {
     /// The slots whose locks changed since the last batch, each once.
     changed: Vec<usize>,
-    /// Not less than the records of those locks will have.
+    /// The shared leases that changed since the last batch, each once.
+    changed_shares: Vec<ChangedShare>,
+    /// Not less than the records of those locks and leases will have.
     changed_bytes: usize,
     /// Requests that ended since the last batch.
     ends: Vec<Ends>,
@@ -80,6 +83,8 @@ pub struct Note {
     /// If the nodes have a record of it: when its lease ends there. A lease that was renewed without being written ends
     /// later here.
     written: Option<StoreTime>,
+    /// The same of its shared leases, if it has any.
+    shares: Option<Box<ShareNotes>>,
 }
 
 /// What of a lock goes into records, before a turn.
@@ -93,7 +98,7 @@ pub struct Before {
 
 /// What of a lease goes into its record and can change while the lease lasts.
 #[derive(Debug, PartialEq)]
-struct Changing {
+pub(super) struct Changing {
     /// Tells leases apart.
     token: FencingToken,
     binding: Binding,
@@ -112,15 +117,20 @@ impl Note {
     pub(super) fn written(end: StoreTime) -> Self {
         Self { written: Some(end), ..Self::default() }
     }
+
+    /// The nodes have a record of this shared lease.
+    pub(super) fn keep_share(&mut self, lease: &Lease, written: StoreTime) {
+        self.shares.get_or_insert_default().keep(lease, written);
+    }
 }
 
 impl Changing {
-    fn of(lease: &Lease) -> Self {
+    pub(super) fn of(lease: &Lease) -> Self {
         // Names each field, so that a new one is not forgotten.
         let Lease {
             request: _,
             binding,
-            terms: Terms { fingerprint: _, ttl, holder: _, metadata: _, min_token: _, max_hold: _, delays: _ },
+            terms: Terms { fingerprint: _, ttl, holder: _, metadata: _, min_token: _, max_hold: _, delays: _, mode: _ },
             lease_id: _,
             grant_id: _,
             token,
@@ -161,16 +171,17 @@ impl Journal for Outbox {
     }
 
     fn after(&mut self, number: usize, slot: &mut Slot<Note>, before: Before) {
-        for (ended, token) in slot.lock.ends_after(before.ends) {
+        for ended in slot.lock.ends_after(before.ends) {
             if self.ends.last().is_none_or(|ends| ends.record.len() >= record::ended::FULL_FROM_BYTES) {
                 let record = Vec::with_capacity(ENDS_BYTES);
                 self.ends.push(Ends { record, until: StoreTime::default() });
             }
             if let Some(ends) = self.ends.last_mut() {
-                record::ended::append(&mut ends.record, &slot.name, ended, token);
+                record::ended::append(&mut ends.record, &slot.name, ended);
                 ends.until = ends.until.max(ended.until());
             }
         }
+        self.note_shares(number, slot);
         let is_same = before.lease == slot.lock.lease().map(Changing::of)
             && before.tombstones == slot.lock.tombstones()
             && before.delay.as_deref() == slot.lock.delay();
@@ -188,18 +199,21 @@ impl Journal for Outbox {
     }
 
     fn holds(note: &Note) -> bool {
-        note.is_changed
+        note.is_changed || note.shares.is_some()
     }
+}
+
+/// Not less than the texts of a lease have in its record.
+pub(super) fn texts_of(lease: &Lease) -> usize {
+    // A field, or a pair of texts, has this much around it at most.
+    const AROUND: usize = 8;
+    let pairs = lease.terms.metadata.pairs().map(|(key, value)| key.len() + value.len() + AROUND);
+    lease.terms.holder.as_str().len() + pairs.sum::<usize>()
 }
 
 /// Not less than the key and the record of the lock have.
 fn bytes_of(slot: &Slot<Note>) -> usize {
-    // A field, or a pair of texts, has this much around it at most.
-    const AROUND: usize = 8;
-    let texts = slot.lock.lease().map_or(0, |lease| {
-        let pairs = lease.terms.metadata.pairs().map(|(key, value)| key.len() + value.len() + AROUND);
-        lease.terms.holder.as_str().len() + pairs.sum::<usize>()
-    });
+    let texts = slot.lock.lease().map_or(0, texts_of);
     let delay = slot.lock.delay().map_or(0, |delay| delay.holder.as_str().len());
     let tombstones = slot.lock.tombstones().len().min(record::lock::TOMBSTONES_MAX) * TOMBSTONE_BYTES;
     LOCK_BYTES + slot.name.as_str().len() + texts + delay + tombstones
@@ -208,14 +222,15 @@ fn bytes_of(slot: &Slot<Note>) -> usize {
 impl Partition<Outbox> {
     /// Whether the batch has to be drawn before another turn runs.
     pub fn is_batch_full(&self) -> bool {
-        let Outbox { changed, changed_bytes, ends, .. } = &self.journal;
+        let Outbox { changed, changed_shares, changed_bytes, ends, .. } = &self.journal;
         let ended_bytes: usize = ends.iter().map(|ends| ends.record.len()).sum();
-        changed.len() >= FULL_FROM_RECORDS || changed_bytes + ended_bytes >= FULL_FROM_BYTES
+        changed.len() + changed_shares.len() >= FULL_FROM_RECORDS || changed_bytes + ended_bytes >= FULL_FROM_BYTES
     }
 
     /// Whether a batch with a change could be drawn, apart from one that forgets ended requests.
     pub fn has_changes(&self) -> bool {
-        !self.journal.changed.is_empty() || !self.journal.ends.is_empty()
+        let Outbox { changed, changed_shares, ends, .. } = &self.journal;
+        !changed.is_empty() || !changed_shares.is_empty() || !ends.is_empty()
     }
 
     /// Draws a batch: what changed since the one before it, up to `time`. It is to be written, or nothing after it is.
@@ -225,6 +240,7 @@ impl Partition<Outbox> {
         let mut changes =
             Changes { time: time.as_micros(), token: self.sequencer.counter(), put: Vec::new(), gone: Vec::new() };
         self.take_changed(&mut changes);
+        self.take_changed_shares(&mut changes);
         self.journal.forget(time, &mut changes);
         self.journal.take_ends(&mut changes);
         changes
@@ -250,31 +266,78 @@ impl Partition<Outbox> {
         self.journal.changed = changed;
     }
 
+    fn take_changed_shares(&mut self, changes: &mut Changes) {
+        let mut changed = std::mem::take(&mut self.journal.changed_shares);
+        for share in changed.drain(..) {
+            let Slot { name, lock, note, .. } = &mut self.slots[share.slot];
+            let lease = share.of(lock);
+            let drawn = note.shares.as_mut().and_then(|notes| notes.draw(share.grant_id, lease));
+            note.shares.take_if(|notes| notes.is_empty());
+            match (drawn, lease) {
+                (Some(Drawn::Put), Some(lease)) => {
+                    let record = record::lock::encode_share(lease, lease.expires_at);
+                    changes.put.push((Key::of_share(name, share.grant_id), record));
+                }
+                (Some(_), _) => changes.gone.push(Key::of_share(name, share.grant_id)),
+                (None, _) => {}
+            }
+            if note.shares.is_none() {
+                self.put_back(share.slot);
+            }
+        }
+        self.journal.changed_shares = changed;
+    }
+
     /// All records, exactly as the batches drawn so far made them. None while there are changes that are in no batch.
     pub fn snapshot(&self) -> Option<Vec<(Bytes, Bytes)>> {
-        if self.has_changes() { None } else { Some(self.records(|slot| slot.note.written)) }
+        if self.has_changes() { None } else { Some(self.records(Note::end_in_record, Note::share_end_in_record)) }
     }
 
     /// All records as of the last batch, but each lease ends in them as it does here, renewals included.
     pub fn exact_records(&self) -> Vec<(Bytes, Bytes)> {
-        self.records(|slot| Some(end_of(&slot.lock)))
+        self.records(|_, lock| Some(end_of(lock)), |_, lease| Some(lease.expires_at))
     }
 
     /// The ends of leases that no record has, by their tokens.
     pub fn unwritten_ends(&self) -> impl Iterator<Item = (FencingToken, StoreTime)> {
-        self.slots.iter().filter_map(|(_, slot)| {
-            let lease = slot.lock.lease()?;
-            (slot.note.written != Some(lease.expires_at)).then_some((lease.token, lease.expires_at))
+        let exclusive = self.slots.iter().filter_map(|(_, slot)| Some((slot.note.written, slot.lock.lease()?)));
+        let shared = self
+            .slots
+            .iter()
+            .flat_map(|(_, slot)| slot.lock.shared().map(|lease| (slot.note.share_end_in_record(lease), lease)));
+        exclusive.chain(shared).filter_map(|(written, lease)| {
+            (written != Some(lease.expires_at)).then_some((lease.token, lease.expires_at))
         })
     }
 
-    fn records(&self, end: impl Fn(&Slot<Note>) -> Option<StoreTime>) -> Vec<(Bytes, Bytes)> {
-        let locks = self.slots.iter().filter_map(|(_, slot)| {
-            let record = record::lock::encode(&slot.lock, end(slot)?)?;
-            Some((Key::of_lock(&slot.name), record))
-        });
+    fn records(
+        &self,
+        end: impl Fn(&Note, &Lock) -> Option<StoreTime>,
+        share_end: impl Fn(&Note, &Lease) -> Option<StoreTime>,
+    ) -> Vec<(Bytes, Bytes)> {
+        let mut records = Vec::new();
+        for (_, Slot { name, lock, note, .. }) in &self.slots {
+            if let Some(record) = end(note, lock).and_then(|end| record::lock::encode(lock, end)) {
+                records.push((Key::of_lock(name), record));
+            }
+            for lease in lock.shared() {
+                let record = share_end(note, lease).map(|end| record::lock::encode_share(lease, end));
+                records.extend(record.map(|record| (Key::of_share(name, lease.grant_id), record)));
+            }
+        }
         let kept = self.journal.kept.iter().map(|kept| (Key::of_ended(kept.number), kept.record.clone()));
-        locks.chain(kept).collect()
+        records.extend(kept);
+        records
+    }
+}
+
+impl Note {
+    fn end_in_record(&self, _: &Lock) -> Option<StoreTime> {
+        self.written
+    }
+
+    fn share_end_in_record(&self, lease: &Lease) -> Option<StoreTime> {
+        self.shares.as_ref()?.written(lease.grant_id)
     }
 }
 
@@ -284,6 +347,20 @@ pub(super) fn end_of(lock: &Lock) -> StoreTime {
 }
 
 impl Outbox {
+    /// Notes the shared leases that a turn changed.
+    fn note_shares(&mut self, number: usize, slot: &mut Slot<Note>) {
+        for (token, grant_id) in slot.lock.take_changed_shares() {
+            let share = ChangedShare { slot: number, token, grant_id };
+            let lease = share.of(&slot.lock);
+            let notes = slot.note.shares.get_or_insert_default();
+            if notes.change(grant_id, lease) {
+                self.changed_shares.push(share);
+                self.changed_bytes += shares::bytes_of(&slot.name, lease);
+            }
+            slot.note.shares.take_if(|notes| notes.is_empty());
+        }
+    }
+
     /// Removes records of ended requests of which none is remembered any more.
     fn forget(&mut self, time: StoreTime, changes: &mut Changes) {
         for _ in 0..FORGOTTEN_PER_BATCH {

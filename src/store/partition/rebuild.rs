@@ -7,13 +7,16 @@ use super::{
 };
 use crate::{
     domain::{
-        lease::Lease,
+        lease::{Lease, Mode},
         name::LockName,
         rules::Lock,
         time::StoreTime,
         token::{FencingToken, Sequencer},
     },
-    store::content::{Bytes, Content},
+    store::{
+        content::{Bytes, Content},
+        fields::FieldError,
+    },
 };
 use std::collections::BTreeMap;
 
@@ -42,10 +45,9 @@ impl Renewals {
     /// Each lease ends when its record says.
     pub const WRITTEN: Self = Self::Known(BTreeMap::new());
 
-    /// The lock with this record. `time` is that of its partition.
-    fn apply(&self, lock: Lock, time: StoreTime) -> Lock {
-        let Some(lease) = lock.lease() else { return lock };
-        let end = match self {
+    /// When the lease with this record ends. `time` is that of its partition.
+    fn end(&self, lease: &Lease, time: StoreTime) -> StoreTime {
+        match self {
             Self::MayBeMissing if may_have_been_renewed(lease) => {
                 // mutant: takeover forgets max_hold
                 let anew = lease.terms.end(lease.granted_at, time, lease.terms.ttl);
@@ -53,7 +55,13 @@ impl Renewals {
             }
             Self::MayBeMissing => lease.expires_at,
             Self::Known(ends) => ends.get(&lease.token).copied().unwrap_or(lease.expires_at),
-        };
+        }
+    }
+
+    /// The lock with this record.
+    fn apply(&self, lock: Lock, time: StoreTime) -> Lock {
+        let Some(lease) = lock.lease() else { return lock };
+        let end = self.end(lease, time);
         if end == lease.expires_at {
             return lock;
         }
@@ -73,7 +81,7 @@ impl Partition<Outbox> {
         hash: impl Fn(&LockName) -> u64,
     ) -> Result<Self, Unreadable> {
         let mut partition = Self::with_journal(Sequencer::after(token), Outbox::default());
-        let mut ended = Vec::new();
+        let (mut ended, mut shared) = (Vec::new(), Vec::new());
         for (key, record) in content.0 {
             let unreadable = |error| Unreadable { key: key.escape_ascii().to_string(), error };
             match Key::decode(&key).map_err(unreadable)? {
@@ -83,11 +91,19 @@ impl Partition<Outbox> {
                     let (lock, note) = (renewals.apply(lock, time), Note::written(written));
                     partition.insert(Slot { name, lock, hash, timer: None, note });
                 }
+                Key::Share(name, grant_id) => {
+                    let lease = record::lock::decode_share(&record, grant_id).map_err(unreadable)?;
+                    shared.push((key, name, lease));
+                }
                 Key::Ended(number) => {
                     let entries = record::ended::decode(&record).map_err(unreadable)?;
                     ended.push((number, record, entries));
                 }
             }
+        }
+        for (key, name, lease) in shared {
+            let key = key.escape_ascii().to_string();
+            partition.keep_share(name, lease, renewals, time, &hash).map_err(|error| Unreadable { key, error })?;
         }
         ended.sort_unstable_by_key(|(number, ..)| *number);
         for (number, record, entries) in ended {
@@ -101,6 +117,34 @@ impl Partition<Outbox> {
         Ok(partition)
     }
 
+    /// Adds a shared lease. The records of locks have been read.
+    fn keep_share(
+        &mut self,
+        name: LockName,
+        lease: Lease,
+        renewals: &Renewals,
+        time: StoreTime,
+        hash: impl Fn(&LockName) -> u64,
+    ) -> Result<(), RecordError> {
+        let number = self.number_or_new(name, hash);
+        let Slot { lock, note, .. } = &mut self.slots[number];
+        let is_beside = lock.lease().is_some() || lock.delay().is_some() || lock.lease_of(lease.token).is_some();
+        if is_beside || lease.terms.mode != Mode::Shared {
+            return Err(FieldError::Broken("lease", "stands beside another one that excludes it".to_owned()).into());
+        }
+        note.keep_share(&lease, lease.expires_at);
+        lock.keep_shared(Lease { expires_at: renewals.end(&lease, time), ..lease });
+        Ok(())
+    }
+
+    fn number_or_new(&mut self, name: LockName, hash: impl Fn(&LockName) -> u64) -> usize {
+        let hash = hash(&name);
+        self.number(&name, hash).unwrap_or_else(|| {
+            let (lock, note) = (Lock::default(), Note::default());
+            self.insert(Slot { name, lock, hash, timer: None, note })
+        })
+    }
+
     fn recall(
         &mut self,
         number: u64,
@@ -112,16 +156,9 @@ impl Partition<Outbox> {
         let until = entries.iter().map(|entry| entry.ended.until()).max().unwrap_or_default();
         self.journal.next_number = number.saturating_add(1);
         self.journal.kept.push_back(Kept { number, record, until });
-        for Entry { name, ended, token } in entries.into_iter().filter(|entry| time < entry.ended.until()) {
-            let hash = hash(&name);
-            let slot = match self.number(&name, hash) {
-                Some(slot) => slot,
-                None => {
-                    let (lock, note) = (Lock::default(), Note::default());
-                    self.insert(Slot { name, lock, hash, timer: None, note })
-                }
-            };
-            self.slots[slot].lock.recall(ended, token);
+        for Entry { name, ended } in entries.into_iter().filter(|entry| time < entry.ended.until()) {
+            let slot = self.number_or_new(name, &hash);
+            self.slots[slot].lock.recall(ended);
         }
     }
 }

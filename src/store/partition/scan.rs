@@ -12,7 +12,7 @@ pub const SLOTS_PER_PAGE: usize = 16 * 1024;
 const BYTES_PER_SLOT: usize = PAGE_BYTES_MAX / SLOTS_PER_PAGE;
 
 impl<J: Journal> Partition<J> {
-    /// The locks that something is known of and that have no lease.
+    /// The locks that something is known of and that have no exclusive lease.
     pub fn without_lease(&self) -> impl Iterator<Item = &Slot<J::Note>> {
         self.slots.iter().map(|(_, slot)| slot).filter(|slot| slot.lock.lease().is_none())
     }
@@ -47,7 +47,7 @@ impl<J: Journal> Partition<J> {
                 && slot.name.as_str().starts_with(prefix)
                 && slot.lock.is_in_use(now)
             {
-                let view = slot.lock.view(now);
+                let view = slot.lock.view(now, None);
                 *budget = budget.saturating_sub(Page::bytes(&slot.name, &view) / BYTES_PER_SLOT);
                 found.push((slot.name.clone(), view));
             }

@@ -5,7 +5,9 @@ use crate::{
     support::{Lock as _, Server, until, within},
 };
 use fencepost_client::{AcquireError, Client, LossCause, RunError, Status};
+use fencepost_proto::v1::{CheckTokenRequest, check_token_response};
 use std::{
+    future::IntoFuture,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -75,6 +77,39 @@ async fn a_lock_with_min_hold_that_is_released_stays_unavailable() {
     assert!(delay.remaining <= Duration::from_secs(2));
     let next = client.acquire("a").wait(LONG).await.unwrap();
     assert!(asked.elapsed() >= Duration::from_secs(2) && next.token() > token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_share_a_lock_and_a_writer_comes_after_them() {
+    let server = Server::start().await;
+    let client = client(&server);
+    let reader = |label: &str| client.acquire("a").ttl(TTL).shared().holder(label);
+    let (one, two) = (reader("one").await.unwrap(), reader("two").await.unwrap());
+    let Err(AcquireError::Contended { holders, .. }) = client.acquire("a").await else { panic!("granted") };
+    assert!(holders.iter().all(|holder| holder.shared), "{holders:?}");
+    assert_eq!(holders.iter().map(|holder| holder.label.as_str()).collect::<Vec<_>>(), ["one", "two"]);
+    let info = server.client().lock_info("a").await;
+    assert_eq!((info.holder_count, info.newest_token), (2, two.token()));
+    for reader in [&one, &two] {
+        let check = CheckTokenRequest { lock_name: "a".into(), fencing_token: reader.token() };
+        let checked = server.client().check_token(check).await.unwrap().into_inner();
+        assert_eq!(checked.status(), check_token_response::Status::Current);
+    }
+    let writer = tokio::spawn(client.acquire("a").ttl(TTL).wait(LONG).into_future());
+    until(|| async { server.client().lock_info("a").await.waiters == 1 }).await;
+    // Behind the writer, and kept alive by the stream as a reader.
+    let late = tokio::spawn(reader("late").wait(LONG).into_future());
+    until(|| async { server.client().lock_info("a").await.waiters == 2 }).await;
+    tokio::time::sleep(TTL).await;
+    assert!(one.is_valid() && two.is_valid(), "each reader is renewed");
+    assert!(within(one.release()).await.unwrap().was_held());
+    assert_eq!(server.client().lock_info("a").await.waiters, 2, "the writer waits for all readers");
+    assert!(within(two.release()).await.unwrap().was_held());
+    let writer = within(writer).await.unwrap().unwrap();
+    assert!(!server.client().lock_info("a").await.holders[0].mode().as_str_name().contains("SHARED"));
+    let token = writer.token();
+    assert!(within(writer.release()).await.unwrap().was_held());
+    assert!(within(late).await.unwrap().unwrap().token() > token);
 }
 
 #[tokio::test(flavor = "multi_thread")]

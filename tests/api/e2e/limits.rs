@@ -68,7 +68,9 @@ fn beyond_limits() -> Vec<(&'static str, AcquireRequest)> {
             AcquireRequest { request_id: uuid::Uuid::nil().simple().to_string(), ..acquire_request("a", TTL) },
         ),
         ("min_token", AcquireRequest { min_token: u64::MAX, ..acquire_request("a", TTL) }),
-        ("mode", AcquireRequest { mode: v1::LockMode::Shared.into(), ..acquire_request("a", TTL) }),
+        ("mode", AcquireRequest { mode: v1::LockMode::Semaphore.into(), ..acquire_request("a", TTL) }),
+        ("min_hold", AcquireRequest { min_hold: span(TTL), ..shared_request("a") }),
+        ("lock_delay", AcquireRequest { lock_delay: span(TTL), ..shared_request("a") }),
         ("mode", AcquireRequest { mode: 77, ..acquire_request("a", TTL) }),
         ("permits", AcquireRequest { permits: 1, ..acquire_request("a", TTL) }),
         ("lock_delay", AcquireRequest { lock_delay: span(limits::LOCK_DELAY_MAX + tick), ..acquire_request("a", TTL) }),
@@ -86,6 +88,10 @@ fn beyond_limits() -> Vec<(&'static str, AcquireRequest)> {
             },
         ),
     ]
+}
+
+fn shared_request(name: &str) -> AcquireRequest {
+    AcquireRequest { mode: v1::LockMode::Shared.into(), ..acquire_request(name, TTL) }
 }
 
 #[tokio::test]
@@ -107,6 +113,7 @@ async fn each_field_is_accepted_at_its_limit_and_refused_beyond() {
             ..acquire_request("metadata", TTL)
         },
         AcquireRequest { mode: v1::LockMode::Exclusive.into(), ..acquire_request("mode", TTL) },
+        AcquireRequest { max_hold: span(TTL), min_hold: span(Duration::ZERO), ..shared_request("shared") },
         AcquireRequest { max_hold: span(Duration::ZERO), ..acquire_request("no bound", TTL) },
         AcquireRequest { max_hold: span(TTL), ..acquire_request("shortest hold", TTL) },
         AcquireRequest { max_hold: span(limits::MAX_HOLD_MAX), ..acquire_request("longest hold", TTL) },

@@ -61,6 +61,23 @@ fn a_stuck_command_is_stopped_before_its_lock_was_held_for_max_hold() {
     server.run(&["run", "a", "--max-hold", "1", "true"]).expect(2).says("--max-hold");
 }
 
+#[test]
+fn commands_that_share_a_lock_run_side_by_side() {
+    let server = Server::start();
+    let reader = server.run(&["acquire", "docs", "--shared", "--ttl", "60s", "--holder", "reader-1", "--json"]).json();
+    assert_eq!(server.run(&["run", "docs", "--shared", "--", "echo", "read"]).expect(0).out, "read\n");
+    let writer = server.run(&["run", "docs", "--", "echo", "wrote"]).expect(75);
+    assert!(writer.err.contains("docs is shared by reader-1 (token "), "{writer:?}");
+    let shown = server.run(&["get", "docs"]).expect(0).out;
+    assert!(shown.contains("  mode      shared\n"), "{shown}");
+    server.run(&["ls"]).expect(0).says("reader-1 (shared)");
+    let lease = reader["lease"]["leaseId"].as_str().unwrap();
+    server.run(&["release", "docs", "--lease-id", lease]).expect(0);
+    assert_eq!(server.run(&["run", "docs", "--", "echo", "wrote"]).expect(0).out, "wrote\n");
+    server.run(&["run", "docs", "--shared", "--min-hold", "1m", "true"]).expect(2).says("--min-hold");
+    server.run(&["run", "docs", "--also", "b", "--shared", "true"]).expect(2).says("--shared");
+}
+
 /// As from cron on two machines.
 #[test]
 fn a_job_with_min_hold_runs_once_however_short_it_is() {

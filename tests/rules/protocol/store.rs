@@ -252,6 +252,7 @@ fn terms(request: u8, ttl: u64) -> Terms {
         min_token: 0,
         max_hold: None,
         delays: None,
+        mode: Default::default(),
     }
 }
 

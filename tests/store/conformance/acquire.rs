@@ -130,7 +130,7 @@ pub(crate) async fn locks_with_other_names_are_independent(bench: &Bench<impl Ha
         grants.push((lock, granted(outcome)));
     }
     for (lock, grant) in grants {
-        let view: Box<LockView> = bench.run_on(&lock, Command::View).await;
+        let view: Box<LockView> = bench.run_on(&lock, Command::View { token: None }).await;
         assert_eq!(view.current.unwrap().token, grant.token);
     }
     assert_eq!(bench.view().await.current, None);

@@ -90,6 +90,7 @@ pub(crate) fn terms() -> Terms {
         min_token: 0,
         max_hold: None,
         delays: None,
+        mode: Default::default(),
     }
 }
 
@@ -190,6 +191,6 @@ impl<H: Harness> Bench<H> {
     }
 
     pub(crate) async fn view(&self) -> LockView {
-        *self.run::<Box<LockView>>(Command::View).await
+        *self.run::<Box<LockView>>(Command::View { token: None }).await
     }
 }

@@ -230,7 +230,7 @@ pub(crate) async fn a_late_release_or_an_operator_ends_a_lock_delay(bench: &Benc
 async fn granted_with_delays<H: Harness>(bench: &Bench<H>, number: u128, terms: Terms) -> Option<Grant> {
     let outcome = bench.request(Acquire { terms, ..try_acquire(number) }).await;
     if H::IS_SHARED {
-        assert_eq!(outcome, AcquireOutcome::DelaysBesideClassic);
+        assert_eq!(outcome, AcquireOutcome::BesideClassic);
         granted(bench.request(try_acquire(number + 1)).await);
         return None;
     }

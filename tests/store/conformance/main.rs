@@ -13,6 +13,7 @@ mod notices;
 mod queue;
 mod quorum_store;
 mod read;
+mod shared;
 
 #[path = "../../support/redis.rs"]
 mod redis_server;
@@ -84,6 +85,12 @@ macro_rules! every_store {
                 no_renewal_extends_a_lease_beyond_its_max_hold,
                 a_lock_stays_unavailable_for_its_min_hold,
                 a_late_release_or_an_operator_ends_a_lock_delay,
+            }
+            shared {
+                readers_share_a_lock_and_a_writer_waits_for_all_of_them,
+                a_reader_never_overtakes_a_writer_that_waits,
+                each_reader_has_a_lease_of_its_own,
+                a_writer_learns_how_the_writer_before_ended_though_readers_came_between,
             }
             read {
                 a_view_shows_the_holder_and_the_last_end,

@@ -2,18 +2,19 @@
 //! of the version before, which `make two-versions` runs.
 
 use crate::crowd::*;
-use fencepost::testing::domain::lease::{Delays, MaxHold, Terms};
+use fencepost::testing::domain::lease::{Delays, MaxHold, Mode, Terms};
 
 /// Longer than anything here takes.
 const MAX_HOLD: Duration = Duration::from_secs(3_600);
 
 /// Of all that a server of the version before does not know.
-fn terms_to_refuse() -> [(&'static str, Terms); 2] {
+fn terms_to_refuse() -> [(&'static str, Terms); 3] {
     let plain = || acquire(new_request(), TTL, false).terms;
     let delays = Delays::new(MAX_HOLD, Duration::ZERO);
     [
         ("max_hold", Terms { max_hold: MaxHold::new(MAX_HOLD), ..plain() }),
         ("min_hold or lock_delay", Terms { delays, ..plain() }),
+        ("mode SHARED", Terms { mode: Mode::Shared, ..plain() }),
     ]
 }
 
@@ -112,6 +113,25 @@ async fn a_partition_with_a_delay_goes_to_no_server_that_cannot_read_it() {
     sleep(PATIENCE).await;
     assert_eq!(servers[1].store.leads(), 0, "each partition has a lock with a delay");
     sleep(delay).await;
+    old_leads(&servers, 1, 4).await;
+    assert_eq!(ways.new_to_silent.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_with_a_shared_lease_goes_to_no_server_that_cannot_read_it() {
+    let (ways, mark, mut servers) = cluster(1).await;
+    let mut held = Vec::new();
+    for name in (0..LOCKS).map(lock) {
+        let mut shared = acquire(new_request(), TTL, false);
+        shared.terms.mode = Mode::Shared;
+        held.push((name.clone(), granted(servers[0].store.acquire(&name, shared).await.unwrap())));
+    }
+    servers.push(start_old(&ways, &mark));
+    sleep(PATIENCE).await;
+    assert_eq!(servers[1].store.leads(), 0, "each partition has a shared lease");
+    for held in &held {
+        release(&servers[0], held).await;
+    }
     old_leads(&servers, 1, 4).await;
     assert_eq!(ways.new_to_silent.load(Ordering::Relaxed), 0);
 }

@@ -10,7 +10,7 @@ use fencepost::testing::{
         name::{Holder, LockName, Metadata, Reason},
         outcome::{
             AcquireOutcome, ClassicHold, Contention, DelayView, Fate, Gone, Grant, HolderView, LockView,
-            ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome,
+            ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome, SharedView,
         },
         time::StoreTime,
         token::FencingToken,
@@ -63,6 +63,7 @@ fn acquire() -> Acquire {
         min_token: 3,
         max_hold: None,
         delays: Delays::new(SPAN, SPAN),
+        mode: Mode::Shared,
     };
     Acquire { call: CALL, terms, wait: true, candidate: CANDIDATE }
 }
@@ -84,7 +85,8 @@ fn commands() -> Vec<Command> {
             expected: token(),
             reason: Reason::new("maintenance".to_owned()).expect("it is a reason"),
         },
-        Command::View,
+        Command::View { token: None },
+        Command::View { token: Some(token()) },
     ]
 }
 
@@ -98,6 +100,7 @@ fn view() -> LockView {
         left: SPAN,
         held: SPAN,
     };
+    let shared = SharedView { holders: vec![current.clone()], count: 9, has_token: true };
     LockView {
         current: Some(current),
         classic: Some(ClassicHold { left: Some(SPAN) }),
@@ -105,6 +108,7 @@ fn view() -> LockView {
         previous_end: Some(LeaseEnd::Revoked),
         newest_token: Some(token()),
         delay: Some(DelayView { holder: holder(), token: token(), left: SPAN }),
+        shared: Some(Box::new(shared)),
     }
 }
 
@@ -116,8 +120,8 @@ fn acquire_outcomes() -> Vec<AcquireOutcome> {
         left: SPAN,
         previous_end: Some(LeaseEnd::Expired),
     };
-    let LockView { current, classic, waiters, delay, .. } = view();
-    let contention = Box::new(Contention { current, classic, waiters, delay });
+    let LockView { current, classic, waiters, delay, shared, .. } = view();
+    let contention = Box::new(Contention { current, classic, waiters, delay, shared });
     vec![
         AcquireOutcome::Granted(grant),
         AcquireOutcome::Contended(contention.clone()),

@@ -47,6 +47,7 @@ pub(crate) fn terms(ttl: Duration) -> Terms {
         min_token: 0,
         max_hold: None,
         delays: None,
+        mode: Default::default(),
     }
 }
 

@@ -111,6 +111,7 @@ impl HistoryBuilder {
             ttl: TTL * 1_000_000,
             wait: 20 * SECOND,
             min_token: 0,
+            shared: false,
             invoke: self.ms(invoke),
             ret: self.ms(ret),
             end,
@@ -126,6 +127,11 @@ impl HistoryBuilder {
         });
         change(last.unwrap());
         self
+    }
+
+    /// Makes it a request for a shared lease.
+    pub(crate) fn shared(self) -> Self {
+        self.acquire(|acquire| acquire.shared = true)
     }
 
     /// Sets its attempt number.

@@ -1,4 +1,4 @@
-//! C3: no two leases are valid at once by their holders' clocks.
+//! C3: no two leases are valid at once by their holders' clocks, unless both are shared.
 //!
 //! A holder may work from the answer with its grant until its validity, as extended by renewals, ends, or it sends a
 //! Release, or it learns of the loss. A grant that arrived too late to be used does not count. Overlaps that a fault
@@ -24,10 +24,13 @@ fn check_lock(history: &History<'_>, lock: &Lock<'_>, findings: &mut Findings) {
         intervals.extend(lease.intervals().into_iter().map(|(from, until)| (from, until, which)));
     }
     intervals.sort_unstable();
+    // Of all leases, and of those that exclude a shared one.
     let mut longest: Option<(Nanos, Nanos, usize)> = None;
+    let mut longest_exclusive = None;
     for (from, until, which) in intervals {
-        if let Some((had_from, had_until, holder)) = longest.filter(|(_, end, holder)| from < *end && which != *holder)
-        {
+        let is_shared = lock.leases[which].is_shared();
+        let before = if is_shared { longest_exclusive } else { longest };
+        if let Some((had_from, had_until, holder)) = before.filter(|(_, end, holder)| from < *end && which != *holder) {
             let (had, new) = (&lock.leases[holder], &lock.leases[which]);
             let both_until = had_until.min(until);
             let excuse = if is_revoked(had, from) || is_revoked(new, from) {
@@ -51,6 +54,9 @@ fn check_lock(history: &History<'_>, lock: &Lock<'_>, findings: &mut Findings) {
         if longest.is_none_or(|(_, end, _)| until > end) {
             longest = Some((from, until, which));
         }
+        if !is_shared && longest_exclusive.is_none_or(|(_, end, _)| until > end) {
+            longest_exclusive = Some((from, until, which));
+        }
     }
 }
 
@@ -71,6 +77,23 @@ mod tests {
     #[test]
     fn two_holders() {
         overlap().lost(1, 1, 1_880, "deadline", None).violates(C3, "client 1 holds 1795000000000001 from 0.005000 s");
+    }
+
+    #[test]
+    fn readers_hold_together_and_no_writer_beside_them() {
+        let readers = || {
+            let builder = HistoryBuilder::new().granted(1, "a", (0, 5), 1).shared();
+            let builder = builder.granted(2, "b", (990, 1_000), 2).shared().released(2, 2, (1_500, 1_510));
+            builder.lost(1, 1, 1_880, "deadline", None)
+        };
+        readers().satisfies(C3);
+        // The newer reader has ended; the older one has not.
+        readers().granted(3, "c", (1_590, 1_600), 3).released(3, 3, (1_700, 1_710)).violates(C3, "client 1 holds");
+        let builder = HistoryBuilder::new().granted(1, "a", (0, 5), 1).granted(2, "b", (990, 1_000), 2).shared();
+        let builder = builder.released(2, 2, (1_010, 1_020)).granted(3, "c", (1_590, 1_600), 3).shared();
+        let builder = builder.released(3, 3, (1_700, 1_710)).lost(1, 1, 1_880, "deadline", None);
+        let found = builder.verdict().violations.iter().filter(|one| one.check == C3).count();
+        assert_eq!(found, 2, "each reader beside the writer");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! C6: first come, first served, across replicas.
+//! C6: first come, first served, across replicas: but for readers among each other, which come in together.
 //!
 //! A request that was sent once and waited is certainly queued 1 s, or the slack if that is more, after it was sent. A
 //! request first sent after that and granted before it, by tokens or because the earlier one timed out, has overtaken
@@ -65,12 +65,18 @@ fn overtaken<'a>(
     let mut later: Vec<_> = lock.leases.iter().collect();
     later.sort_by_key(|lease| lease.asked_from());
     let mut first = first.into_iter().peekable();
+    // Of all that waited, and of those that a reader may not overtake.
     let mut last: Option<(&Acquire, u64)> = None;
+    let mut last_exclusive: Option<(&Acquire, u64)> = None;
     let mut found = Vec::new();
     for lease in later {
         while let Some((one, token)) = first.next_if(|(one, _)| one.invoke + queued_after < lease.asked_from()) {
             last = last.filter(|(_, most)| *most > token).or(Some((one, token)));
+            if !one.shared {
+                last_exclusive = last_exclusive.filter(|(_, most)| *most > token).or(Some((one, token)));
+            }
         }
+        let last = if lease.is_shared() { last_exclusive } else { last };
         if let Some((one, token)) = last.filter(|(_, token)| *token > lease.token) {
             found.push((one, token, lease));
         }
@@ -120,6 +126,20 @@ mod tests {
         let builder =
             builder.released(1, 1, (3_000, 3_005)).granted(3, "c", (second, 3_010), 2).released(3, 2, (3_100, 3_110));
         builder.granted(2, "b", (100, 3_115), 3).released(2, 3, (3_200, 3_205))
+    }
+
+    #[test]
+    fn readers_come_in_together_and_overtake_no_writer() {
+        let shares = |builder: HistoryBuilder, shared: bool| if shared { builder.shared() } else { builder };
+        let overtaking = |first: bool, second: bool| {
+            let builder = HistoryBuilder::new().granted(1, "a", (0, 5), 1).renewed(1, 1, (1_800, 1_805), 3_680);
+            let builder = builder.released(1, 1, (3_000, 3_005)).granted(3, "c", (1_200, 3_010), 2);
+            let builder = shares(builder, second).released(3, 2, (3_100, 3_110)).granted(2, "b", (100, 3_115), 3);
+            shares(builder, first).released(2, 3, (3_200, 3_205))
+        };
+        overtaking(true, true).satisfies(C6);
+        overtaking(true, false).violates(C6, "client 2 waited");
+        overtaking(false, true).violates(C6, "client 2 waited");
     }
 
     #[test]

@@ -17,13 +17,15 @@ use crate::{
 
 pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
     for lock in &history.locks {
-        let known = highest_known(lock);
+        let (known, exclusive) = (highest_known(lock, |_| true), highest_known(lock, |lease| !lease.is_shared()));
         for lease in &lock.leases {
             check_loss_in_time(history, lock, lease, findings);
             for lost in &lease.losses {
                 check_reported_cause(history, lock, lease, lost, findings);
             }
-            check_not_revived(history, lock, lease, &known, findings);
+            // Beside a reader, newer readers hold the lock.
+            let known = if lease.is_shared() { &exclusive } else { &known };
+            check_not_revived(history, lock, lease, known, findings);
         }
     }
 }
@@ -67,7 +69,9 @@ fn check_reported_cause(
 ) {
     let at = findings.at(lost.at);
     let reported = format!("client {} learned at {at} that {} is {}", lost.client, lost.token, lost.cause);
-    if let Some(successor) = lost.successor.filter(|successor| *successor <= lost.token) {
+    // Beside readers, an older one may hold the lock now.
+    let below = lost.successor.filter(|successor| *successor <= lost.token && !lease.is_shared());
+    if let Some(successor) = below {
         // An old lease can be back in a store that lost data.
         let excuse = history.excuse(lease.asked_from(), lost.at);
         findings.excusable(Check::C8, lock.name, format!("{reported}, and that its successor is {successor}"), excuse);
@@ -119,9 +123,10 @@ fn check_not_revived(
     }
 }
 
-/// The highest known token, by the time at which it was known.
-fn highest_known(lock: &Lock<'_>) -> Vec<(Nanos, u64)> {
-    let mut known: Vec<_> = lock.leases.iter().map(|lease| (lease.made_by(), lease.token)).collect();
+/// The highest known token of those that count, by the time at which it was known.
+fn highest_known(lock: &Lock<'_>, counts: impl Fn(&Lease<'_>) -> bool) -> Vec<(Nanos, u64)> {
+    let counted = lock.leases.iter().filter(|lease| counts(lease));
+    let mut known: Vec<_> = counted.map(|lease| (lease.made_by(), lease.token)).collect();
     known.sort_unstable();
     let mut highest = 0;
     for (_, token) in &mut known {
@@ -211,6 +216,17 @@ mod tests {
         held().lost(1, 1, 1_885, "deadline", None).renewed(1, 1, (1_886, 1_890), 3_700).passes();
         let builder = builder.renewed(1, 1, (1_001, 1_010), 2_800);
         builder.fault("restore", "redis", (990, 1_000), Guarantees::NotMemory).excuses(C8, "restore");
+    }
+
+    #[test]
+    fn a_reader_is_renewed_beside_newer_readers_and_not_after_a_writer() {
+        let reader = || held().shared().granted(2, "b", (1_000, 2_000), 2);
+        let end = |builder: HistoryBuilder| {
+            let builder = builder.released(2, 2, (2_010, 2_020)).renewed(1, 1, (2_005, 2_010), 4_000);
+            builder.lost(1, 1, 4_100, "deadline", None)
+        };
+        end(reader().shared()).satisfies(C8);
+        end(reader()).violates(C8, "had the successor 1795000000000002");
     }
 
     #[test]

@@ -83,6 +83,11 @@ impl Lease<'_> {
         }
     }
 
+    /// Whether it is a shared lease. All transmissions of a request ask for the same.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.answers[0].0.shared
+    }
+
     /// When its holder stopped working: it sent a release, or learned of the loss.
     pub(crate) fn stopped(&self) -> Option<Nanos> {
         let released = self.releases.first().map(|release| release.invoke);

@@ -295,6 +295,7 @@ impl Sim {
             ttl: TTL,
             wait: self.plans[who].wait * MILLI,
             min_token: 0,
+            shared: false,
             invoke: sent,
             ret: self.now + self.back(who),
             end,

@@ -28,6 +28,7 @@ pub(super) struct Terms {
     pub(super) request: Uuid,
     pub(super) ttl: Duration,
     pub(super) min_token: u64,
+    pub(super) shared: bool,
 }
 
 /// One transmission of an Acquire.
@@ -64,6 +65,10 @@ pub(super) enum Transport {
     RetryPolicy(Arc<RetryPolicy>),
 }
 
+const fn mode(shared: bool) -> v1::LockMode {
+    if shared { v1::LockMode::Shared } else { v1::LockMode::Exclusive }
+}
+
 #[derive(Clone)]
 pub(super) struct Caller {
     pub(super) client: u32,
@@ -96,6 +101,7 @@ impl Caller {
             request_id: terms.request.to_string(),
             attempt,
             min_token: terms.min_token,
+            mode: mode(terms.shared).into(),
             ..Default::default()
         };
         let answer = match &self.transport {
@@ -134,6 +140,7 @@ impl Caller {
             ttl: clock::nanos(terms.ttl),
             wait: clock::nanos(sent.wait),
             min_token: terms.min_token,
+            shared: terms.shared,
             invoke,
             ret: invoke,
             end: AcquireEnd::Unknown(OPEN.to_owned()),

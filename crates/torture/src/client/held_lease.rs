@@ -1,7 +1,7 @@
 //! A lease held by a worker, and its validity by the worker's clock.
 
 use super::{
-    caller::{Caller, cause},
+    caller::{Caller, Terms, cause},
     outcome::valid_until,
     session::Attachment,
 };
@@ -21,6 +21,7 @@ use std::{
 pub(super) struct HeldLease {
     pub(super) lease: v1::Lease,
     pub(super) ttl: Duration,
+    pub(super) shared: bool,
     valid_until: Arc<AtomicU64>,
     lost: Arc<AtomicBool>,
     /// Its attachment to the session that it was acquired on, until a keeper takes it.
@@ -28,9 +29,10 @@ pub(super) struct HeldLease {
 }
 
 impl HeldLease {
-    pub(super) fn new(lease: v1::Lease, ttl: Duration, valid_until: Nanos) -> Self {
+    pub(super) fn new(lease: v1::Lease, terms: &Terms, valid_until: Nanos) -> Self {
+        let (ttl, shared) = (terms.ttl, terms.shared);
         let valid_until = Arc::new(AtomicU64::new(valid_until));
-        Self { lease, ttl, valid_until, lost: Arc::default(), attachment: Arc::default() }
+        Self { lease, ttl, shared, valid_until, lost: Arc::default(), attachment: Arc::default() }
     }
 
     pub(super) fn with_attachment(self, attachment: Option<Attachment>) -> Self {

@@ -31,7 +31,7 @@ pub(super) async fn run(mut worker: Worker, client: Client) -> Result<()> {
     while !worker.is_ending() {
         let (terms, wait) = worker.choose();
         if let Some(lock) = acquire(&mut worker, &client, &terms, wait).await {
-            hold(&mut worker, lock).await?;
+            hold(&mut worker, lock, terms.shared).await?;
         }
         worker.think().await;
     }
@@ -55,6 +55,7 @@ async fn acquire(worker: &mut Worker, client: &Client, terms: &Terms, wait: Dura
         ttl: clock::nanos(terms.ttl),
         wait: clock::nanos(wait),
         min_token: terms.min_token,
+        shared: terms.shared,
         invoke,
         ret: invoke,
         end: AcquireEnd::Unknown(OPEN.to_owned()),
@@ -62,6 +63,7 @@ async fn acquire(worker: &mut Worker, client: &Client, terms: &Terms, wait: Dura
     let id = worker.caller.journal.open(Record::Acquire(record.clone()));
     let acquire = client.acquire(&terms.lock).ttl(terms.ttl).wait(wait).request_id(terms.request);
     let acquire = acquire.min_token(terms.min_token);
+    let acquire = if terms.shared { acquire.shared() } else { acquire };
     let drop_after = worker.rng.chance(5).then(|| worker.rng.millis(0, 20));
     let answer = timeout(drop_after.unwrap_or(Duration::from_secs(3_600)), acquire).await;
     record.ret = clock::now();
@@ -103,8 +105,9 @@ fn acquire_error(error: &AcquireError, ret: Nanos) -> AcquireEnd {
     }
 }
 
-async fn hold(worker: &mut Worker, lock: Lock) -> Result<()> {
-    let grant_ref = GrantRef { lock: lock.name().to_owned(), token: lock.token(), grant: lock.grant_id().to_owned() };
+async fn hold(worker: &mut Worker, lock: Lock, shared: bool) -> Result<()> {
+    let (name, grant) = (lock.name().to_owned(), lock.grant_id().to_owned());
+    let grant_ref = GrantRef { lock: name, token: lock.token(), grant, shared };
     let held = lock.held();
     let long = if worker.rng.chance(30) { worker.rng.millis(1_000, 4_000) } else { worker.rng.millis(20, 500) };
     let bound = clock::now() + clock::nanos(long);

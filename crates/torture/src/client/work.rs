@@ -42,18 +42,25 @@ pub(super) struct GrantRef {
     pub(super) lock: String,
     pub(super) token: u64,
     pub(super) grant: String,
+    /// Its holder reads only: it does nothing in the stores.
+    pub(super) shared: bool,
 }
 
 impl GrantRef {
     pub(super) fn of(held: &HeldLease) -> Self {
         let lease = &held.lease;
-        Self { lock: lease.lock_name.clone(), token: lease.fencing_token, grant: lease.grant_id.clone() }
+        Self {
+            lock: lease.lock_name.clone(),
+            token: lease.fencing_token,
+            grant: lease.grant_id.clone(),
+            shared: held.shared,
+        }
     }
 }
 
 impl Worker {
     async fn store_step(&mut self, grant_ref: &GrantRef, write: Option<(u64, u64)>) -> Result<StoreResponse> {
-        let GrantRef { lock, token, grant } = grant_ref.clone();
+        let GrantRef { lock, token, grant, shared: _ } = grant_ref.clone();
         let response =
             self.stores.send(&StoreRequest { client: self.caller.client, lock, token, grant, write }).await?;
         if !response.accepted && response.highest > grant_ref.token {
@@ -64,8 +71,8 @@ impl Worker {
 
     /// Reads, and writes the value + 1. Returns whether to continue.
     pub(super) async fn step(&mut self, grant_ref: &GrantRef, is_valid: impl Fn() -> bool) -> Result<bool> {
-        if !is_valid() {
-            return Ok(false);
+        if !is_valid() || grant_ref.shared {
+            return Ok(is_valid());
         }
         let read = self.store_step(grant_ref, None).await?;
         if !read.accepted {
@@ -83,6 +90,10 @@ impl Worker {
 
     /// Reads under the lock, and writes some time after `over`.
     pub(super) async fn write_late(&mut self, grant_ref: &GrantRef, over: impl Future<Output = ()>) -> Result<()> {
+        if grant_ref.shared {
+            over.await;
+            return Ok(());
+        }
         let read = self.store_step(grant_ref, None).await?;
         over.await;
         let pause = self.rng.millis(50, 700);

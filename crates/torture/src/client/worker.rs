@@ -63,15 +63,20 @@ impl Worker {
             _ => 75,
         };
         let hot = self.rng.chance(hot);
-        let lock =
-            if hot { config::hot(self.rng.below(config::HOT)) } else { config::cold(self.rng.below(config::COLD)) };
+        let mixed = self.rng.chance(15);
+        let lock = match (mixed, hot) {
+            (true, _) => config::mixed(self.rng.below(config::MIXED)),
+            (_, true) => config::hot(self.rng.below(config::HOT)),
+            (_, false) => config::cold(self.rng.below(config::COLD)),
+        };
+        let shared = mixed && self.rng.chance(75);
         let ttl = Duration::from_millis(self.rng.pick(&[1_000, 1_000, 1_500, 2_000]));
         // Longer than the rest of a dropped call's lease, so that an error that shortens a held lease is found.
         let ttl = if !hot && self.rng.chance(5) { Duration::from_secs(5) } else { ttl };
-        let waits = self.rng.chance(if hot { 75 } else { 20 });
+        let waits = self.rng.chance(if hot || mixed { 75 } else { 20 });
         let wait = if waits { self.rng.millis(300, 2_500) } else { Duration::ZERO };
         let min_token = self.min_tokens.remove(&lock).unwrap_or(0);
-        (Terms { lock, request: self.rng.uuid(), ttl, min_token }, wait)
+        (Terms { lock, request: self.rng.uuid(), ttl, min_token, shared }, wait)
     }
 
     /// Mostly a try: if it takes long, it was retried.
@@ -79,7 +84,7 @@ impl Worker {
         let lock = config::repeated(self.rng.below(config::REPEATED));
         let wait = if self.rng.chance(35) { self.rng.millis(300, 2_500) } else { Duration::ZERO };
         let min_token = self.min_tokens.remove(&lock).unwrap_or(0);
-        (Terms { lock, request: self.rng.uuid(), ttl: TTL_UNCOUNTED, min_token }, wait)
+        (Terms { lock, request: self.rng.uuid(), ttl: TTL_UNCOUNTED, min_token, shared: false }, wait)
     }
 
     fn style(&mut self, wait: Duration) -> SendStyle {
@@ -118,7 +123,7 @@ impl Worker {
             };
             match (answer.end, answer.lease) {
                 (AcquireEnd::Acquired(grant), Some(lease)) => {
-                    let held = HeldLease::new(lease, terms.ttl, grant.valid_until).with_attachment(answer.attachment);
+                    let held = HeldLease::new(lease, terms, grant.valid_until).with_attachment(answer.attachment);
                     if grant.usable {
                         return Some(held);
                     }
@@ -163,7 +168,7 @@ impl Worker {
             Answer { end: AcquireEnd::Unknown("the call panicked".to_owned()), lease: None, attachment: None };
         let answer = answer.unwrap_or(unknown);
         if let AcquireEnd::Acquired(grant) = &answer.end {
-            tokio::spawn(ignore(self.caller.clone(), terms.ttl, grant.token, other_call));
+            tokio::spawn(ignore(self.caller.clone(), terms.clone(), grant.token, other_call));
             return answer;
         }
         // The other call may be granted: of two calls of an attempt one can lose its connection.
@@ -194,10 +199,10 @@ impl Worker {
 
 /// Waits for the other call of an attempt, without using its lease. It is the same grant, unless the store has
 /// forgotten the end of the request: then it is lost when its validity ends.
-async fn ignore(caller: Caller, ttl: Duration, token: u64, other_call: JoinHandle<Answer>) {
+async fn ignore(caller: Caller, terms: Terms, token: u64, other_call: JoinHandle<Answer>) {
     let Ok(Answer { end: AcquireEnd::Acquired(grant), lease: Some(lease), .. }) = other_call.await else { return };
     if grant.token != token && grant.usable {
-        let held = HeldLease::new(lease, ttl, grant.valid_until);
-        while !held.ended_within(&caller, ttl).await {}
+        let held = HeldLease::new(lease, &terms, grant.valid_until);
+        while !held.ended_within(&caller, terms.ttl).await {}
     }
 }

@@ -87,6 +87,7 @@ impl Bench {
             min_token: 0,
             max_hold: None,
             delays: None,
+            mode: Default::default(),
             leases: 0,
             call_id: 1,
             replica: 0,

@@ -4,7 +4,7 @@
 use super::{LAYOUT, RecordError};
 use crate::{
     domain::{
-        ended::{Ended, RequestEnd},
+        ended::{Ended, EndedLease, RequestEnd},
         ids::{LeaseId, RequestId},
         name::LockName,
         time::StoreTime,
@@ -28,8 +28,6 @@ pub struct Entry {
     pub name: LockName,
     /// The request.
     pub ended: Ended,
-    /// The token of its lease, if it had one.
-    pub token: Option<FencingToken>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -59,6 +57,10 @@ struct EntryMessage {
     /// The token of the lease, 0 if it is not known; or the attempt that was refused.
     #[prost(uint64, tag = "7")]
     number: u64,
+    /// What the next holder hears, if that is not the end of this lease. Servers that know no shared leases, of which
+    /// this is, skip it.
+    #[prost(uint32, tag = "8")]
+    handed_on: u32,
 }
 
 const TIMED_OUT: u32 = 4;
@@ -66,11 +68,15 @@ const ABANDONED: u32 = 5;
 const REFUSED: u32 = 6;
 
 /// Adds a request that ended to a record, which begins as an empty one.
-pub fn append(record: &mut Vec<u8>, name: &LockName, ended: &Ended, token: Option<FencingToken>) {
+pub fn append(record: &mut Vec<u8>, name: &LockName, ended: &Ended) {
     let Ended { request, fingerprint, end, at } = ended;
+    let mut handed_on = 0;
     let (end, lease_id, number) = match *end {
-        RequestEnd::Lease(lease_id, end) => {
-            (fields::end_number(end), Id::of(lease_id.0), token.map_or(0, FencingToken::get))
+        RequestEnd::Lease(lease) => {
+            if lease.handed_on != lease.end {
+                handed_on = fields::end_number(lease.handed_on);
+            }
+            (fields::end_number(lease.end), Id::of(lease.lease_id.0), lease.token.map_or(0, FencingToken::get))
         }
         RequestEnd::TimedOut => (TIMED_OUT, None, 0),
         RequestEnd::Abandoned => (ABANDONED, None, 0),
@@ -84,6 +90,7 @@ pub fn append(record: &mut Vec<u8>, name: &LockName, ended: &Ended, token: Optio
         end,
         lease_id,
         number,
+        handed_on,
     };
     if record.is_empty() {
         record.push(LAYOUT);
@@ -112,12 +119,13 @@ pub fn with_tokens(record: &Bytes, token: impl Fn(u64) -> Option<u64>) -> Result
 
 fn read(message: EntryMessage) -> Result<Entry, RecordError> {
     let lease_id = || fields::id(message.lease_id, "lease id").map(LeaseId);
-    let mut token = None;
     let end = match (message.end, fields::end_numbered(message.end)) {
-        (_, Some(end)) => {
-            token = fields::token_or_none(message.number)?;
-            RequestEnd::Lease(lease_id()?, end)
-        }
+        (_, Some(end)) => RequestEnd::Lease(EndedLease {
+            lease_id: lease_id()?,
+            token: fields::token_or_none(message.number)?,
+            end,
+            handed_on: fields::end_or_none(message.handed_on, "end that was handed on")?.unwrap_or(end),
+        }),
         (TIMED_OUT, _) => RequestEnd::TimedOut,
         (ABANDONED, _) => RequestEnd::Abandoned,
         (REFUSED, _) => RequestEnd::Refused(
@@ -131,5 +139,5 @@ fn read(message: EntryMessage) -> Result<Entry, RecordError> {
         end,
         at: StoreTime::from_micros(message.at),
     };
-    Ok(Entry { name: fields::checked("lock name", LockName::new(message.name))?, ended, token })
+    Ok(Entry { name: fields::checked("lock name", LockName::new(message.name))?, ended })
 }

@@ -7,9 +7,9 @@ use super::{LAYOUT, LAYOUT_OF_MODES, RecordError};
 use crate::{
     domain::{
         binding::Binding,
-        ended::{Ended, RequestEnd},
+        ended::{Ended, EndedLease, RequestEnd},
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-        lease::{Delays, Lease, MaxHold, Terms},
+        lease::{Delays, Lease, MaxHold, Mode, Terms},
         name::Holder,
         rules::{Delay, Lock, Tombstone},
         time::{StoreTime, micros},
@@ -111,7 +111,9 @@ struct LeaseMessage {
     unheard: bool,
     #[prost(bool, tag = "20")]
     heard: bool,
-    /// Of layout 2. Tags 21 to 25 are left for other fields of that layout.
+    /// Of layout 2, as what follows. 0: exclusive. Tags 22 to 25 are left for other fields of that layout.
+    #[prost(uint32, tag = "21")]
+    mode: u32,
     #[prost(uint64, optional, tag = "26")]
     max_hold: Option<u64>,
     #[prost(uint64, tag = "27")]
@@ -124,12 +126,14 @@ impl LockMessage {
     /// The layout that this is written in: a server that reads layout 1 alone would take what it does not know for not
     /// there.
     fn layout(&self) -> u8 {
-        let is_plain = self.delay.is_none()
-            && self
-                .lease
-                .as_ref()
-                .is_none_or(|lease| lease.max_hold.is_none() && lease.lock_delay == 0 && lease.min_hold == 0);
+        let is_plain = self.delay.is_none() && self.lease.as_ref().is_none_or(LeaseMessage::is_plain);
         if is_plain { LAYOUT } else { LAYOUT_OF_MODES }
+    }
+}
+
+impl LeaseMessage {
+    fn is_plain(&self) -> bool {
+        self.max_hold.is_none() && self.lock_delay == 0 && self.min_hold == 0 && self.mode == 0
     }
 }
 
@@ -192,12 +196,35 @@ pub fn with_token(record: &Bytes, token: impl Fn(u64) -> Option<u64>) -> Result<
     Ok(Some(super::encode(message.layout(), &message)))
 }
 
+/// The record of a shared lease that ends at `expires_at`. Servers that know no shared leases refuse its key.
+pub fn encode_share(lease: &Lease, expires_at: StoreTime) -> Bytes {
+    let message = LeaseMessage { expires_at: expires_at.as_micros(), ..lease_message(lease) };
+    super::encode(LAYOUT_OF_MODES, &message)
+}
+
+/// Reads the record of the shared lease with this grant id.
+pub fn decode_share(record: &[u8], grant_id: GrantId) -> Result<Lease, RecordError> {
+    let lease = read_lease(super::decode(record, LAYOUT_OF_MODES)?)?;
+    if lease.grant_id != grant_id {
+        return Err(FieldError::Broken("grant id", "is not that of the key".to_owned()).into());
+    }
+    Ok(lease)
+}
+
+/// The same record of a shared lease with another token. `None`: there is no such token.
+pub fn share_with_token(record: &Bytes, token: impl Fn(u64) -> Option<u64>) -> Result<Option<Bytes>, RecordError> {
+    let mut message: LeaseMessage = super::decode(record, LAYOUT_OF_MODES)?;
+    let Some(token) = token(message.token) else { return Ok(None) };
+    message.token = token;
+    Ok(Some(super::encode(LAYOUT_OF_MODES, &message)))
+}
+
 fn lease_message(lease: &Lease) -> LeaseMessage {
     // Names each field, so that a new one is not forgotten.
     let Lease {
         request,
         binding,
-        terms: Terms { fingerprint, ttl, holder, metadata, min_token, max_hold, delays },
+        terms: Terms { fingerprint, ttl, holder, metadata, min_token, max_hold, delays, mode },
         lease_id,
         grant_id,
         token,
@@ -231,6 +258,7 @@ fn lease_message(lease: &Lease) -> LeaseMessage {
         attachment_attempt: *attachment_attempt,
         unheard: *unheard,
         heard: *heard,
+        mode: mode_number(*mode),
         max_hold: max_hold.map(|max| micros(max.span())),
         lock_delay: delays.as_ref().map_or(0, |delays| micros(delays.lock_delay)),
         min_hold: delays.as_ref().map_or(0, |delays| micros(delays.min_hold)),
@@ -251,6 +279,7 @@ fn read_lease(message: LeaseMessage) -> Result<Lease, FieldError> {
             metadata: fields::metadata(message.metadata)?,
             min_token: message.min_token,
             max_hold: message.max_hold.map(read_max_hold).transpose()?,
+            mode: read_mode(message.mode)?,
             delays: Delays::new(Duration::from_micros(message.min_hold), Duration::from_micros(message.lock_delay)),
         },
         lease_id: LeaseId(fields::id(message.lease_id, "lease id")?),
@@ -267,6 +296,21 @@ fn read_lease(message: LeaseMessage) -> Result<Lease, FieldError> {
     })
 }
 
+const fn mode_number(mode: Mode) -> u32 {
+    match mode {
+        Mode::Exclusive => 0,
+        Mode::Shared => 1,
+    }
+}
+
+fn read_mode(number: u32) -> Result<Mode, FieldError> {
+    match number {
+        0 => Ok(Mode::Exclusive),
+        1 => Ok(Mode::Shared),
+        other => Err(FieldError::number("mode", other)),
+    }
+}
+
 fn read_max_hold(micros: u64) -> Result<MaxHold, FieldError> {
     MaxHold::from_micros(micros).ok_or_else(|| FieldError::number("max_hold", micros))
 }
@@ -275,7 +319,7 @@ fn delay_message(delay: &Delay) -> DelayMessage {
     let Delay { ended, token, holder, delays: Delays { min_hold, lock_delay }, held_until, delayed_until } = delay;
     let Ended { request, fingerprint, end, at } = ended;
     let (lease_id, end) = match end {
-        RequestEnd::Lease(lease_id, end) => (Id::of(lease_id.0), fields::end_number(*end)),
+        RequestEnd::Lease(EndedLease { lease_id, end, .. }) => (Id::of(lease_id.0), fields::end_number(*end)),
         // Only a lease leaves a delay.
         RequestEnd::TimedOut | RequestEnd::Abandoned | RequestEnd::Refused(_) => (None, 0),
     };
@@ -297,14 +341,15 @@ fn delay_message(delay: &Delay) -> DelayMessage {
 fn read_delay(message: DelayMessage) -> Result<Delay, FieldError> {
     let end = fields::end_numbered(message.end).ok_or_else(|| FieldError::number("end", message.end))?;
     let lease_id = LeaseId(fields::id(message.lease_id, "lease id")?);
+    let token = fields::token(message.token)?;
     Ok(Delay {
         ended: Ended {
             request: RequestId(fields::id(message.request, "request id")?),
             fingerprint: message.fingerprint,
-            end: RequestEnd::Lease(lease_id, end),
+            end: RequestEnd::Lease(EndedLease { lease_id, token: Some(token), end, handed_on: end }),
             at: StoreTime::from_micros(message.at),
         },
-        token: fields::token(message.token)?,
+        token,
         holder: fields::checked("holder", Holder::new(message.holder))?,
         delays: Delays {
             min_hold: Duration::from_micros(message.min_hold),

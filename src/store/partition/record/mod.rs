@@ -12,13 +12,14 @@ pub mod lock;
 mod tests;
 
 use crate::{
-    domain::name::LockName,
+    domain::{ids::GrantId, name::LockName},
     store::{
         content::Bytes,
         fields::{self, FieldError},
     },
 };
 use prost::Message;
+use uuid::Uuid;
 
 /// The layout of plain records. Each server reads it.
 pub const LAYOUT: u8 = 1;
@@ -32,12 +33,17 @@ pub const RECORD_BYTES_MAX: usize = 64 * 1024;
 
 const LOCK: u8 = b'l';
 const ENDED: u8 = b'e';
+const SHARE: u8 = b'h';
+/// Between the name of a lock and the grant id of a shared lease. No name contains it.
+const END_OF_NAME: u8 = 0;
 
 /// What a record is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key {
     /// A lock.
     Lock(LockName),
+    /// A shared lease of a lock.
+    Share(LockName, GrantId),
     /// The requests that ended before one batch. Numbers rise from batch to batch, over all leaders.
     Ended(u64),
 }
@@ -46,6 +52,11 @@ impl Key {
     /// The key of a lock's record.
     pub fn of_lock(name: &LockName) -> Bytes {
         [&[LOCK], name.as_str().as_bytes()].concat().into()
+    }
+
+    /// The key of a shared lease's record. The grant id, because a token may be changed ([`with_tokens`]).
+    pub fn of_share(name: &LockName, grant_id: GrantId) -> Bytes {
+        [&[SHARE], name.as_str().as_bytes(), &[END_OF_NAME], grant_id.0.as_bytes()].concat().into()
     }
 
     /// The key of a record of ended requests.
@@ -58,9 +69,12 @@ impl Key {
     /// Reads a key.
     pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
         match bytes.split_first() {
-            Some((&LOCK, name)) => {
-                let name = String::from_utf8(name.to_vec()).map_err(|_| RecordError::UnknownKey)?;
-                Ok(Self::Lock(fields::checked("lock name", LockName::new(name))?))
+            Some((&LOCK, name)) => Ok(Self::Lock(read_name(name)?)),
+            Some((&SHARE, rest)) => {
+                let (name, grant_id) = rest.split_last_chunk::<16>().ok_or(RecordError::UnknownKey)?;
+                let name = name.strip_suffix(&[END_OF_NAME]).ok_or(RecordError::UnknownKey)?;
+                let grant_id = GrantId(Uuid::from_bytes(*grant_id));
+                Ok(Self::Share(read_name(name)?, grant_id))
             }
             Some((&ENDED, number)) => {
                 let number = number.try_into().map_err(|_| RecordError::UnknownKey)?;
@@ -69,6 +83,11 @@ impl Key {
             _ => Err(RecordError::UnknownKey),
         }
     }
+}
+
+fn read_name(name: &[u8]) -> Result<LockName, RecordError> {
+    let name = String::from_utf8(name.to_vec()).map_err(|_| RecordError::UnknownKey)?;
+    Ok(fields::checked("lock name", LockName::new(name))?)
 }
 
 /// Why a record cannot be read.
@@ -105,6 +124,7 @@ pub fn with_tokens(
 ) -> Result<Option<Bytes>, RecordError> {
     match key.first() {
         Some(&LOCK) => lock::with_token(record, token),
+        Some(&SHARE) => lock::share_with_token(record, token),
         Some(&ENDED) => ended::with_tokens(record, token),
         _ => Err(RecordError::UnknownKey),
     }

@@ -47,6 +47,7 @@ fn lease() -> Lease {
             min_token: 7,
             max_hold: None,
             delays: None,
+            mode: Default::default(),
         },
         lease_id: LeaseId(id(4)),
         grant_id: GrantId(id(5)),
@@ -89,9 +90,9 @@ fn the_bytes_of_a_layout_never_change() {
     let mut ends = Vec::new();
     let name = LockName::new("orders/42").unwrap();
     let end = |end, at| Ended { request: RequestId(id(1)), fingerprint: 2, end, at: StoreTime::from_micros(at) };
-    let of_lease = RequestEnd::Lease(LeaseId(id(3)), LeaseEnd::Expired);
-    ended::append(&mut ends, &name, &end(of_lease, 4), Some(token(5)));
-    ended::append(&mut ends, &name, &end(RequestEnd::Refused(6), 7), None);
+    let expired = of_lease(3, Some(token(5)));
+    ended::append(&mut ends, &name, &end(expired, 4));
+    ended::append(&mut ends, &name, &end(RequestEnd::Refused(6), 7));
     assert_eq!(hex(&ends), ENDED_BYTES);
     assert_eq!(hex(&Key::of_lock(&name)), "6c6f72646572732f3432");
     assert_eq!(hex(&Key::of_ended(258)), "650000000000000102");
@@ -137,8 +138,13 @@ fn a_record_with_delays_has_layout_2() {
     assert_eq!(with_tokens(&Key::of_lock(&name), &record, |_| None).unwrap(), None);
 }
 
+fn of_lease(number: u128, token: Option<FencingToken>) -> RequestEnd {
+    let (lease_id, end) = (LeaseId(id(number)), LeaseEnd::Expired);
+    RequestEnd::Lease(EndedLease { lease_id, token, end, handed_on: end })
+}
+
 fn delay() -> Delay {
-    let end = RequestEnd::Lease(LeaseId(id(4)), LeaseEnd::Expired);
+    let end = of_lease(4, Some(token(5)));
     Delay {
         ended: Ended { request: RequestId(id(1)), fingerprint: 7, end, at: StoreTime::from_micros(8) },
         token: token(5),
@@ -195,16 +201,16 @@ fn the_largest_lock_has_a_record_that_is_read() {
 #[test]
 fn a_full_record_of_ended_requests_is_read() {
     let name = LockName::new("n".repeat(LOCK_NAME_BYTES_MAX)).unwrap();
-    let end = RequestEnd::Lease(LeaseId(id(3)), LeaseEnd::Expired);
+    let end = of_lease(3, Some(token(TOKEN_END - 1)));
     let ended = Ended { request: RequestId(id(1)), fingerprint: 2, end, at: END };
     let mut record = Vec::new();
     let mut count = 0;
     while record.len() < ended::FULL_FROM_BYTES {
-        ended::append(&mut record, &name, &ended, Some(token(TOKEN_END - 1)));
+        ended::append(&mut record, &name, &ended);
         count += 1;
     }
     assert!(record.len() < RECORD_BYTES_MAX);
-    assert_eq!(ended::decode(&record).unwrap(), vec![Entry { name, ended, token: Some(token(TOKEN_END - 1)) }; count]);
+    assert_eq!(ended::decode(&record).unwrap(), vec![Entry { name, ended }; count]);
 }
 
 #[test]
@@ -274,19 +280,16 @@ fn some_tombstone() -> impl Strategy<Value = Tombstone> {
 
 fn some_entry() -> impl Strategy<Value = Entry> {
     let end = prop_oneof![
-        (some_id(), some_end(), option::of(some_token()))
-            .prop_map(|(lease, end, token)| (RequestEnd::Lease(LeaseId(lease), end), token)),
-        Just((RequestEnd::TimedOut, None)),
-        Just((RequestEnd::Abandoned, None)),
-        any::<u32>().prop_map(|attempt| (RequestEnd::Refused(attempt), None)),
+        (some_id(), some_end(), some_end(), option::of(some_token())).prop_map(|(lease, end, handed_on, token)| {
+            RequestEnd::Lease(EndedLease { lease_id: LeaseId(lease), token, end, handed_on })
+        }),
+        Just(RequestEnd::TimedOut),
+        Just(RequestEnd::Abandoned),
+        any::<u32>().prop_map(RequestEnd::Refused),
     ];
-    (some_lock_name(), some_id(), any::<u64>(), end, some_time()).prop_map(
-        |(name, request, fingerprint, (end, token), at)| Entry {
-            name,
-            ended: Ended { request: RequestId(request), fingerprint, end, at },
-            token,
-        },
-    )
+    (some_lock_name(), some_id(), any::<u64>(), end, some_time()).prop_map(|(name, request, fingerprint, end, at)| {
+        Entry { name, ended: Ended { request: RequestId(request), fingerprint, end, at } }
+    })
 }
 
 proptest! {

@@ -126,6 +126,7 @@ fn terms(ttl: Duration) -> Terms {
         min_token: 0,
         max_hold: None,
         delays: None,
+        mode: Default::default(),
     }
 }
 

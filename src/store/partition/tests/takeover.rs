@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::domain::{
-    lease::{Delays, Lease, MaxHold},
+    lease::{Delays, Lease, MaxHold, Mode},
     outcome::{Contention, LockView},
 };
 use proptest::prelude::*;
 
 const LOCKS: u8 = 3;
-/// Two of each lock.
-const REQUESTS: u32 = 6;
+/// Three of each lock.
+const REQUESTS: u32 = 9;
 const ATTEMPTS: u32 = 3;
 const COPIES: u64 = 2;
 
@@ -55,8 +55,13 @@ fn delays(request: u32) -> Option<Box<Delays>> {
     }
 }
 
+/// Of the requests for a lock, one at least is exclusive, and one is shared.
+fn mode(request: u32) -> Mode {
+    if [0, 1, 3, 5, 7].contains(&request) { Mode::Shared } else { Mode::Exclusive }
+}
+
 fn terms_of(request: u32, ttl: Duration) -> Terms {
-    Terms { delays: delays(request), ..terms(ttl) }
+    Terms { delays: delays(request), mode: mode(request), ..terms(ttl) }
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -146,9 +151,10 @@ impl World {
         let ends = |of: &Partition<Outbox>| of.unwritten_ends().collect::<BTreeMap<_, _>>();
         let successor = self.leader.successor_with(&Renewals::Known(ends(leader)));
         for lock in (0..LOCKS).map(name) {
-            let lease =
-                |of: &Partition<Outbox>| of.find(&lock, hash(&lock)).and_then(|slot| slot.lock.lease().cloned());
-            assert_eq!(lease(&successor), lease(leader));
+            let leases = |of: &Partition<Outbox>| {
+                of.find(&lock, hash(&lock)).map_or_else(Vec::new, |slot| slot.lock.leases().cloned().collect())
+            };
+            assert_eq!(leases(&successor), leases(leader));
         }
         assert_eq!(ends(&successor), ends(leader), "it tells its own successor the same");
     }
@@ -157,23 +163,21 @@ impl World {
         let now = self.leader.now;
         assert_eq!(one.tombstones(), other.tombstones());
         assert_eq!(one.delay(), other.delay());
-        match (one.lease(), other.lease()) {
-            (Some(one), Some(other)) => {
-                assert_eq!(*other, Lease { expires_at: other.expires_at, ..one.clone() });
-                if one.terms.ttl <= RENEWAL_UNWRITTEN_TTL_MAX && !one.unheard {
-                    let bound = one.terms.max_hold.map(|max| one.granted_at.after(max.span()));
-                    let anew = now.after(one.terms.ttl);
-                    assert_eq!(other.expires_at, bound.map_or(anew, |bound| anew.min(bound)), "it begins anew");
-                    assert!(one.expires_at <= other.expires_at);
-                } else {
-                    assert_eq!(other.expires_at, one.expires_at);
-                }
+        assert_eq!(one.leases().count(), other.leases().count());
+        for (one, other) in one.leases().zip(other.leases()) {
+            assert_eq!(*other, Lease { expires_at: other.expires_at, ..one.clone() });
+            if one.terms.ttl <= RENEWAL_UNWRITTEN_TTL_MAX && !one.unheard {
+                let bound = one.terms.max_hold.map(|max| one.granted_at.after(max.span()));
+                let anew = now.after(one.terms.ttl);
+                assert_eq!(other.expires_at, bound.map_or(anew, |bound| anew.min(bound)), "it begins anew");
+                assert!(one.expires_at <= other.expires_at);
+            } else {
+                assert_eq!(other.expires_at, one.expires_at);
             }
-            (one, other) => assert_eq!(one, other),
         }
         for later in [Duration::ZERO, 5 * SECOND, 10 * SECOND] {
-            let at = now.after(if one.lease().is_some() { Duration::ZERO } else { later });
-            assert_eq!(of_view(one.view(at)), of_view(other.view(at)));
+            let at = now.after(if one.leases().next().is_some() { Duration::ZERO } else { later });
+            assert_eq!(of_view(one.view(at, None)), of_view(other.view(at, None)));
         }
     }
 
@@ -185,7 +189,7 @@ impl World {
             {
                 let step = Step { kind: 0, request, attempt, copy, choice: 0 };
                 let (call, candidate) = (step.call(), candidate(0));
-                let acquire = |ttl| Acquire { call, terms: terms(ttl), wait: false, candidate };
+                let acquire = |ttl| Acquire { call, terms: terms_of(request, ttl), wait: false, candidate };
                 probes.push(Command::Acquire(acquire(ttl(request))));
                 probes.push(Command::Acquire(acquire(SECOND)));
                 probes.extend([Command::Claim(call, candidate), Command::GiveUp(call), Command::DropCall(call)]);
@@ -212,14 +216,18 @@ impl World {
         let ((answer_of_one, one_after), (answer_of_other, other_after)) =
             (answer(one, &self.leader.partition), answer(other, successor));
         // Only waiters, which are not kept, are before a new request.
-        let is_new = matches!(answer_of_other, Outcome::Acquire(AcquireOutcome::Granted(_))) && other.lease().is_none();
-        if is_new && one.view(self.leader.now).waiters > 0 {
+        let is_new = match &answer_of_other {
+            Outcome::Acquire(AcquireOutcome::Granted(grant)) => other.lease_of(grant.token).is_none(),
+            _ => false,
+        };
+        if is_new && one.view(self.leader.now, None).waiters > 0 {
             return;
         }
         assert_eq!(answer_of_one, answer_of_other, "{command:?}");
         assert_eq!(one_after.tombstones(), other_after.tombstones(), "{command:?}");
-        let lease = |lock: &Lock| lock.lease().map(|lease| Lease { expires_at: START, ..lease.clone() });
-        assert_eq!(lease(&one_after), lease(&other_after), "{command:?}");
+        let leases =
+            |lock: &Lock| lock.leases().map(|lease| Lease { expires_at: START, ..lease.clone() }).collect::<Vec<_>>();
+        assert_eq!(leases(&one_after), leases(&other_after), "{command:?}");
         assert_eq!(one_after.delay(), other_after.delay(), "{command:?}");
     }
 }
@@ -236,18 +244,19 @@ fn command_of(command: &Command) -> Option<RequestId> {
 }
 
 fn of_view(view: LockView) -> LockView {
-    let current = view.current.map(|mut holder| {
-        holder.left = Duration::ZERO;
-        holder
-    });
-    LockView { current, waiters: 0, ..view }
+    let (mut current, mut shared) = (view.current, view.shared);
+    let holders = shared.iter_mut().flat_map(|shared| &mut shared.holders);
+    current.iter_mut().chain(holders).for_each(|holder| holder.left = Duration::ZERO);
+    LockView { current, shared, waiters: 0, ..view }
 }
 
 /// Without what is left of leases that begin anew, and without waiters.
 fn outcome_without_time(outcome: Outcome) -> Outcome {
     let blank = |contention: Box<Contention>| {
-        let view = of_view(LockView { current: contention.current, delay: contention.delay, ..LockView::default() });
-        Box::new(Contention { current: view.current, classic: None, waiters: 0, delay: view.delay })
+        let Contention { current, delay, shared, .. } = *contention;
+        let view = of_view(LockView { current, delay, shared, ..LockView::default() });
+        let LockView { current, delay, shared, .. } = view;
+        Box::new(Contention { current, classic: None, waiters: 0, delay, shared })
     };
     match outcome {
         Outcome::Acquire(AcquireOutcome::Granted(grant)) => {

@@ -103,7 +103,7 @@ pub(crate) fn of_command(command: &Command, lock: Option<&Lock>, now: StoreTime)
         Command::RenewKept(lease_id, _) | Command::Attach { lease_id, .. } => {
             held(*lease_id).map(|lease| extend(lease, lease.terms.ttl, now))
         }
-        Command::View => Some(Wish::Look),
+        Command::View { .. } => Some(Wish::Look),
         Command::DropCall(_)
         | Command::Decline { .. }
         | Command::Release(_)

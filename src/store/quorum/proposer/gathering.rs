@@ -81,6 +81,7 @@ mod tests {
             min_token: 0,
             max_hold: None,
             delays: None,
+            mode: Default::default(),
         };
         PresentedWaiter {
             queue_position: (Ballot { round, ..Ballot::default() }, number),

@@ -221,6 +221,7 @@ mod tests {
             min_token: 0,
             max_hold: None,
             delays: None,
+            mode: Default::default(),
         };
         let mut it = LocalWaiters::default();
         let at = QueuePosition { ballot: ballot(1), number: 1, ahead: 0 };

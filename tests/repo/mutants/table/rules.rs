@@ -20,7 +20,7 @@ at_marks! {
         Value("lease.terms.ttl"), [Units, Protocol];
     "retry does not re-arm", "a lease cut short stays short for the retry that gets it", Drop, [Units, Model];
     "new request overtakes the line", "a lock that is offered to a waiter is granted to a new request (grackle #1)",
-        Operand("{ self.lock.offer = None; true }"), [Units, Model];
+        Operand("{ self.lock.offer = None; self.lock.has_room(terms.mode) }"), [Units, Model];
     "grant beside a classic client", "the lock is granted while a classic client holds it", Operand("true"), [Units];
     "queue without a bound", "an unbounded number of waiters (dflockd: no error for a full queue)",
         Condition("false"), [Units, Model];
@@ -44,7 +44,14 @@ at_marks! {
     "release claims for another server's call", "the server of the call is not notified", Operand("false"), [Units];
     "release claims and hints", "the call is told of the offer that became its lease", Drop, [Units];
     "grant within a delay", "a job of 10 ms runs on two machines (ShedLock #8)", Operand("true"), [Units, Model];
-    "offer within a delay", "a waiter gets the lock within a delay", Condition("false"), [Units, Model];
+    "offer to who has no room", "a waiter gets the lock within a delay, or beside readers", Condition("false"),
+        [Units, Model];
+    "writer beside readers", "a writer and readers hold the lock together", Operand("true"), [Units, Model];
+    "reader overtakes writer", "a writer starves among readers (minio #2629)", Operand("true"), [Units, Model];
+    "reader hides how the writer ended", "a writer does not hear that the one before died", Value("end"),
+        [Units, Model];
+    "reader never expires", "a dead reader keeps writers out for ever", Drop, [Units, Model];
+    "overdue reader renews", "a lease is revived that others may have seen end", Condition("false"), [Units];
     "delay never ends", "a lock is unavailable for ever", Drop, [Units, Model];
     "delay forgets how its lease ended", "the next holder is not told of unfinished work", Drop, [Units, Model];
     "release leaves a lock_delay", "a holder that has stopped has others wait", Value("at.after(delays.lock_delay)"),

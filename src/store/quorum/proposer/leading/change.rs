@@ -297,7 +297,16 @@ mod tests {
         let request = RequestId(Uuid::from_u128(number));
         let candidate = Candidate { lease_id: LeaseId(request.0), grant_id: GrantId(request.0), attachment: None };
         let (holder, metadata) = (Holder::default(), Metadata::default());
-        let terms = Terms { fingerprint: 7, ttl: DAY, holder, metadata, min_token: 0, max_hold: None, delays: None };
+        let terms = Terms {
+            fingerprint: 7,
+            ttl: DAY,
+            holder,
+            metadata,
+            min_token: 0,
+            max_hold: None,
+            delays: None,
+            mode: Default::default(),
+        };
         let call = Call { request, attempt: 1, id: CallId(1) };
         Job {
             lock: HashedName { name: LockName::new("lock").unwrap(), hash: 0 },

@@ -20,7 +20,7 @@ mod tests;
 
 use super::{Job, Lead};
 use crate::{
-    domain::time::StoreTime,
+    domain::{command::Command, lease::Mode, time::StoreTime},
     store::{
         lateness::{AGE_MAX, Lateness, Shed},
         quorum::{
@@ -186,7 +186,11 @@ impl Lead {
     /// request that is queued, or has a lease, is none of these.
     fn would_be_granted(&self, job: &Job) -> bool {
         let slot = self.locks.find(&job.lock.name, job.lock.hash);
-        slot.is_none_or(|slot| slot.lock.lease().is_none() && !slot.lock.is_waited_for() && slot.lock.delay().is_none())
+        let mode = match &job.command {
+            Command::Acquire(acquire) => acquire.terms.mode,
+            _ => Mode::Exclusive,
+        };
+        slot.is_none_or(|slot| slot.lock.would_grant(mode))
     }
 
     /// Acquires that wait take their turns, as far as there is room for grants, and a bounded number of them.

@@ -115,6 +115,7 @@ mod tests {
             min_token: 0,
             max_hold: None,
             delays: None,
+            mode: Default::default(),
         };
         let call = Call { request: RequestId(id), attempt: 1, id: CallId(9) };
         let candidate = Candidate { lease_id: LeaseId(id), grant_id: GrantId(id), attachment: None };

@@ -64,6 +64,7 @@ fn acquire(number: u128) -> Acquire {
         min_token: 0,
         max_hold: None,
         delays: None,
+        mode: Default::default(),
     };
     let attachment = Some(AttachmentId(Uuid::from_u128(100 + number)));
     let candidate = Candidate { lease_id: LeaseId(id), grant_id: GrantId(id), attachment };

@@ -29,6 +29,7 @@ use crate::{
         reason_of,
     },
 };
+use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
 /// A command on its way to its turn.
@@ -80,19 +81,19 @@ impl Lead {
         if self.bridge.is_none() {
             return self.run_now(job, now, exit);
         }
-        if matches!(&job.command, Command::Acquire(acquire) if acquire.terms.delays.is_some()) {
-            return self.refuse_delays(job, now, exit);
+        if matches!(&job.command, Command::Acquire(acquire) if !acquire.terms.suits_classic()) {
+            return self.refuse_beside_classic(job, now, exit);
         }
         let lock = job.lock.clone();
         self.enter(&lock, Work::Run(job), now, exit);
     }
 
-    /// Classic clients would take the lock within the delay.
-    fn refuse_delays(&mut self, job: Job, now: StoreTime, exit: &Exit<'_>) {
+    /// Classic clients see exclusive leases only: they would take the lock within a delay, and beside readers.
+    fn refuse_beside_classic(&mut self, job: Job, now: StoreTime, exit: &Exit<'_>) {
         self.hear_from(job.from, now, exit);
         self.begin_turn(now);
         let queue_position = QueuePosition { ballot: self.ballot, number: 0, ahead: 0 };
-        let (now, outcome) = (self.time.at(now), AcquireOutcome::DelaysBesideClassic.into());
+        let (now, outcome) = (self.time.at(now), AcquireOutcome::BesideClassic.into());
         self.open.push(Pending::Outcome { reply_to: job.reply_to, now, outcome, queue_position });
     }
 
@@ -110,9 +111,9 @@ impl Lead {
             _ => None,
         };
         let is_acquire = command.is_acquire();
-        let outcome = if command == Command::View {
+        let outcome = if let Command::View { token } = command {
             let idle = Lock::default();
-            let view = self.locks.find(&lock.name, lock.hash).map_or(&idle, |slot| &slot.lock).view(time);
+            let view = self.locks.find(&lock.name, lock.hash).map_or(&idle, |slot| &slot.lock).view(time, token);
             Box::new(self.view_beside_classic(&lock, view)).into()
         } else {
             self.turn(&lock, command, (from, time), exit)
@@ -255,7 +256,7 @@ impl Turns<'_> {
     ) -> R {
         let mut effects = Effects::new();
         let shared = self.bridge.map(|bridge| Shared::before(bridge, slot));
-        let offered = slot.lock.offered();
+        let offered: SmallVec<[RequestId; 1]> = slot.lock.offers().collect();
         let mut turn = Turn {
             lock: &mut slot.lock,
             sequencer,
@@ -278,8 +279,11 @@ impl Turns<'_> {
         }
         self.open.extend(shared.as_ref().and_then(|shared| shared.after(slot)));
         let of_classic = shared.and_then(|shared| shared.reason(&slot.name));
-        let several =
-            slot.lock.lease().filter(|lease| lease.binding.calls().len() > 1 && effects.contains(&Effect::Granted));
+        let granted = effects.iter().find_map(|effect| match effect {
+            Effect::Granted(token) => slot.lock.lease_of(*token),
+            _ => None,
+        });
+        let several = granted.filter(|lease| lease.binding.calls().len() > 1);
         let several = several.map(|lease| (lease.request, lease.binding.attempt()));
         let is_watched = self.exit.is_watched();
         let reason = of_classic.as_deref().unwrap_or(reason);
@@ -290,10 +294,10 @@ impl Turns<'_> {
             _ => self.open.push(Pending::Notice(to, notice)),
         });
         // Only the server of its newest call was offered the lock; a call of it may live at another one, and claims.
-        if let Some((request, (attempt, offered_to))) =
-            offered.and_then(|request| Some((request, slot.lock.skipped(request)?)))
-        {
-            self.notify_all(request, attempt, Some(offered_to));
+        for request in offered {
+            if let Some((attempt, offered_to)) = slot.lock.skipped(request) {
+                self.notify_all(request, attempt, Some(offered_to));
+            }
         }
         // One call of the attempt got the lease. The others, here or at another server, wait for the same, or that one
         // may just be gone.

@@ -92,6 +92,7 @@ fn acquire() -> Command {
         min_token: 0,
         max_hold: None,
         delays: None,
+        mode: Default::default(),
     };
     let call = Call { request: RequestId(Uuid::nil()), attempt: 1, id: CallId(1) };
     let candidate = Candidate { lease_id: LeaseId(Uuid::nil()), grant_id: GrantId(Uuid::nil()), attachment: None };
@@ -113,7 +114,7 @@ fn other_commands_pass_acquires_which_go_in_their_order() {
     assert_eq!(first.remove(0), ACQUIRES + 1, "the release");
     assert!(first.len() as u64 <= ACQUIRES / 2, "one delivery does not take all: {}", first.len());
     assert!(!it.is_idle());
-    let _view = forward(&it, Command::View);
+    let _view = forward(&it, Command::View { token: None });
     let mut second = delivery(&it);
     assert_eq!(second.remove(0), ACQUIRES + 2, "the view");
     let rest: Vec<_> = first.into_iter().chain(second).chain(delivery(&it)).collect();
@@ -126,7 +127,7 @@ fn acquires_get_half_of_a_delivery_however_much_else_there_is() {
     const OTHERS: usize = 5_000;
     let it = Transport::new();
     let _acquires: Vec<_> = (0..OTHERS).map(|_| forward(&it, acquire())).collect();
-    let _others: Vec<_> = (0..OTHERS).map(|_| forward(&it, Command::View)).collect();
+    let _others: Vec<_> = (0..OTHERS).map(|_| forward(&it, Command::View { token: None })).collect();
     assert_eq!(delivery(&it).len(), 2 * OTHERS);
     assert!(delivery(&it).is_empty());
 }
@@ -139,7 +140,7 @@ async fn what_does_not_fit_is_refused_at_once() {
     assert_eq!(refused, Some(Some((StoreTime::default(), Err(Refusal::Overloaded)))));
     assert_eq!((it.take_shed(), it.take_shed()), (Shed { late: 0, full: 1 }, Shed::default()));
     assert!(acquires.remove(0).reply().now_or_never().is_none(), "it waits");
-    assert!(forward(&it, Command::View).reply().now_or_never().is_none(), "the other lane has room");
+    assert!(forward(&it, Command::View { token: None }).reply().now_or_never().is_none(), "the other lane has room");
     assert_eq!(it.take_shed(), Shed::default());
 }
 

@@ -75,6 +75,7 @@ fn acquire(number: u128, wait: bool) -> Acquire {
         min_token: 0,
         max_hold: None,
         delays: None,
+        mode: Default::default(),
     };
     let candidate = Candidate { lease_id: LeaseId(id), grant_id: GrantId(id), attachment: None };
     Acquire { call: Call { request: RequestId(id), attempt: 1, id: CallId(1) }, terms, wait, candidate }
@@ -205,7 +206,7 @@ fn delays_are_refused_beside_classic_clients() {
     delayed.terms.delays = Delays::new(TTL, Duration::ZERO);
     let mut answer = bench.run(Command::Acquire(delayed));
     bench.settle();
-    assert_eq!(bench.outcome(&mut answer), Ok(Outcome::Acquire(AcquireOutcome::DelaysBesideClassic)));
+    assert_eq!(bench.outcome(&mut answer), Ok(Outcome::Acquire(AcquireOutcome::BesideClassic)));
     let mut answer = bench.run(Command::Acquire(acquire(1, false)));
     bench.settle();
     assert!(matches!(bench.outcome(&mut answer), Ok(Outcome::Acquire(AcquireOutcome::Granted(_)))), "nothing was done");

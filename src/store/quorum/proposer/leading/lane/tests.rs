@@ -60,7 +60,16 @@ fn hash(name: &LockName) -> u64 {
 fn acquire(number: u128, wait: bool) -> Acquire {
     let id = Uuid::from_u128(number);
     let (holder, metadata) = (Holder::default(), Metadata::default());
-    let terms = Terms { fingerprint: 7, ttl: TTL, holder, metadata, min_token: 0, max_hold: None, delays: None };
+    let terms = Terms {
+        fingerprint: 7,
+        ttl: TTL,
+        holder,
+        metadata,
+        min_token: 0,
+        max_hold: None,
+        delays: None,
+        mode: Default::default(),
+    };
     let candidate = Candidate { lease_id: LeaseId(id), grant_id: GrantId(id), attachment: None };
     Acquire { call: Call { request: RequestId(id), attempt: 1, id: CallId(1) }, terms, wait, candidate }
 }

@@ -45,6 +45,7 @@ fn acquire() -> Acquire {
         min_token: 7,
         max_hold: None,
         delays: None,
+        mode: Default::default(),
     };
     let attachment = Some(AttachmentId(id(5)));
     let candidate = Candidate { lease_id: LeaseId(id(3)), grant_id: GrantId(id(4)), attachment };

@@ -45,6 +45,7 @@ fn largest_waiter() -> PresentedWaiter {
         min_token: u64::MAX,
         max_hold: None,
         delays: None,
+        mode: Default::default(),
     };
     let call = Call { request: RequestId(Uuid::max()), attempt: u32::MAX, id: CallId(u64::MAX) };
     let candidate = Candidate { lease_id: LeaseId(Uuid::max()), grant_id: GrantId(Uuid::max()), attachment: None };

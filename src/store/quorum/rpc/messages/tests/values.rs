@@ -6,11 +6,11 @@ use crate::{
         command::{Acquire, Candidate, Command, Outcome},
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
         lease::MaxHold,
-        limits::REASON_BYTES_MAX,
+        limits::{HOLDERS_SHOWN, REASON_BYTES_MAX},
         name::Reason,
         outcome::{
             AcquireOutcome, ClassicHold, Contention, DelayView, Fate, Gone, Grant, HolderView, LockView,
-            ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome,
+            ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome, SharedView,
         },
     },
     store::{
@@ -88,7 +88,7 @@ fn some_command() -> impl Strategy<Value = Command> {
         attached().prop_map(|(lease_id, attachment)| Command::Detach(lease_id, attachment)),
         attached().prop_map(|(lease_id, attachment)| Command::Disconnect(lease_id, attachment)),
         (some_token(), some_reason()).prop_map(|(expected, reason)| Command::ForceRelease { expected, reason }),
-        Just(Command::View),
+        option::of(some_token()).prop_map(|token| Command::View { token }),
     ]
 }
 
@@ -112,8 +112,22 @@ fn some_classic() -> impl Strategy<Value = ClassicHold> {
 }
 
 fn some_contention() -> impl Strategy<Value = Box<Contention>> {
-    (option::of(some_holder_view()), option::of(some_classic()), any::<usize>(), option::of(some_delay_view()))
-        .prop_map(|(current, classic, waiters, delay)| Box::new(Contention { current, classic, waiters, delay }))
+    let unavailable = (option::of(some_delay_view()), option::of(some_shared_view()));
+    (option::of(some_holder_view()), option::of(some_classic()), any::<usize>(), unavailable).prop_map(
+        |(current, classic, waiters, (delay, shared))| {
+            let shared = shared.map(Box::new);
+            Box::new(Contention { current, classic, waiters, delay, shared })
+        },
+    )
+}
+
+fn some_shared_view() -> impl Strategy<Value = SharedView> {
+    let holders = prop::collection::vec(some_holder_view(), 0..=HOLDERS_SHOWN);
+    (holders, any::<usize>(), any::<bool>()).prop_map(|(holders, count, has_token)| SharedView {
+        holders,
+        count,
+        has_token,
+    })
 }
 
 fn some_delay_view() -> impl Strategy<Value = DelayView> {
@@ -123,8 +137,8 @@ fn some_delay_view() -> impl Strategy<Value = DelayView> {
 fn some_view() -> impl Strategy<Value = LockView> {
     (some_contention(), option::of(some_end()), option::of(some_token())).prop_map(
         |(contention, previous_end, newest_token)| {
-            let Contention { current, classic, waiters, delay } = *contention;
-            LockView { current, classic, waiters, previous_end, newest_token, delay }
+            let Contention { current, classic, waiters, delay, shared } = *contention;
+            LockView { current, classic, waiters, previous_end, newest_token, delay, shared }
         },
     )
 }
@@ -155,7 +169,7 @@ fn some_acquire_outcome() -> impl Strategy<Value = AcquireOutcome> {
         any::<u64>().prop_map(AcquireOutcome::MinTokenTooHigh),
         Just(AcquireOutcome::QueueFull),
         Just(AcquireOutcome::TokensExhausted),
-        Just(AcquireOutcome::DelaysBesideClassic),
+        Just(AcquireOutcome::BesideClassic),
     ]
 }
 

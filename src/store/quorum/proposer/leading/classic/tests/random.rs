@@ -67,7 +67,7 @@ impl Story {
             }
             Op::GiveUp(back) => drop(self.bench.run(Command::GiveUp(of(back).call))),
             Op::DropCall(back) => drop(self.bench.run(Command::DropCall(of(back).call))),
-            Op::View => drop(self.bench.run(Command::View)),
+            Op::View => drop(self.bench.run(Command::View { token: None })),
             Op::Take if self.bench.key().is_none() => {
                 self.classic += 1;
                 self.bench.take();
