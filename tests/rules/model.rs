@@ -248,6 +248,81 @@ fn rules_match_the_oracle_for_delays_after_a_lease() {
     Model { name: "delays after a lease", start: vec![], alphabet, waiters_max: 2, depth: 6 }.explore();
 }
 
+/// Requests 2, 4 and 5 share the lock, 0 has it alone.
+#[test]
+fn rules_match_the_oracle_for_readers_and_a_writer() {
+    let readers = [2, 4].into_iter().flat_map(|reader| [acquire(reader, 1), claim(reader, 1), drop_call(reader, 1)]);
+    let rest = [
+        acquire(0, 1),
+        claim(0, 1),
+        drop_call(0, 1),
+        give_up(0, 1),
+        give_up(2, 1),
+        try_acquire(5, 1),
+        RELEASE,
+        Step::Release { lease: 1 },
+        Step::ForceRelease { right: true },
+        Step::ToEdge,
+        Step::BeforeEdge,
+        Step::Pass(2 * SECOND),
+    ];
+    let alphabet = readers.chain(rest).collect();
+    Model { name: "readers and a writer", start: vec![], alphabet, waiters_max: 2, depth: 6 }.explore();
+}
+
+#[test]
+fn rules_match_the_oracle_for_a_queue_of_readers_and_writers() {
+    let start = [0, 2, 4, 1, 5].map(|request| acquire_as(request, 1, request.into())).to_vec();
+    let of_calls = [2, 4, 1, 5].into_iter().flat_map(|request| [claim(request, 1), drop_call(request, 1)]);
+    let rest = [
+        acquire(2, 2),
+        claim(2, 2),
+        acquire(1, 2),
+        claim(1, 2),
+        give_up(1, 1),
+        acquire(10, 1),
+        RELEASE,
+        Step::Release { lease: 1 },
+        Step::ToEdge,
+        Step::Pass(SECOND),
+        Step::ApplyTime,
+    ];
+    let alphabet = of_calls.chain(rest).collect();
+    Model { name: "a queue of readers and writers", start, alphabet, waiters_max: 5, depth: 6 }.explore();
+}
+
+/// Requests 4 and 9 share the lock, for 2 s and 5 s; 9 at most for 7 s.
+#[test]
+fn rules_match_the_oracle_for_commands_on_shared_leases() {
+    let start = vec![acquire_as(9, 1, 9), acquire_as(4, 1, 4)];
+    let alphabet = vec![
+        acquire(9, 2),
+        acquire(4, 2),
+        acquire(0, 1),
+        claim(0, 1),
+        drop_call(9, 1),
+        drop_call(4, 1),
+        Step::Renew { lease: 0, ttl: None },
+        Step::Renew { lease: 1, ttl: None },
+        Step::Renew { lease: 1, ttl: Some(20 * SECOND) },
+        Step::Attach { lease: 0, attempt: 1, attachment: 1 },
+        Step::Attach { lease: 1, attempt: 1, attachment: 1 },
+        Step::Attach { lease: 1, attempt: 2, attachment: 2 },
+        Step::RenewKept { lease: 1, attachment: 1 },
+        Step::Detach { lease: 1, attachment: 1 },
+        Step::Disconnect { lease: 1, attachment: 1 },
+        Step::ForceRelease { right: true },
+        Step::ForceRelease { right: false },
+        RELEASE,
+        Step::Release { lease: 1 },
+        Step::ToEdge,
+        Step::BeforeEdge,
+        Step::Pass(2 * SECOND),
+        Step::Back(2 * SECOND),
+    ];
+    Model { name: "commands on shared leases", start, alphabet, waiters_max: 2, depth: 6 }.explore();
+}
+
 #[test]
 fn rules_match_the_oracle_for_commands_that_arrive_out_of_order() {
     let alphabet = vec![

@@ -54,7 +54,7 @@ impl Oracle {
         if self.is_older_than_refused(request, attempt) {
             return AcquireOutcome::Overtaken;
         }
-        if let Some(held) = self.lease.as_mut().filter(|held| held.request == request) {
+        if let Some(held) = self.held.iter_mut().find(|held| held.request == request) {
             if attempt < held.attempt {
                 return AcquireOutcome::Overtaken;
             }
@@ -77,7 +77,7 @@ impl Oracle {
             it.state = State::Live;
             self.offer_to_next(now, effects);
             effects.retain(|it| *it != OracleEffect::LookAgain(request, attempt));
-            if self.offer.is_some_and(|(it, _)| it == request) {
+            if self.is_offered(request) {
                 return self.grant_offer(request, lease, actual, effects);
             }
             if wait {
@@ -88,7 +88,8 @@ impl Oracle {
             }
             return self.time_out(request, now, effects);
         }
-        if self.lease.is_none() && self.offer.is_none() && self.pause.is_none() {
+        // Nobody passes a waiter that can be served, or will be: not even a reader that would fit beside the holders.
+        if self.fits(request) && self.queue.iter().all(|it| it.state != State::Live || self.is_offered(it.request)) {
             return self.grant(request, attempt, vec![copy], lease, actual, effects);
         }
         if !wait {
@@ -141,7 +142,7 @@ impl Oracle {
         }
         self.offer_to_next(actual.now, effects);
         effects.retain(|it| *it != OracleEffect::LookAgain(request, attempt));
-        if self.offer.is_some_and(|(it, _)| it == request) {
+        if self.is_offered(request) {
             self.grant_offer(request, lease, actual, effects)
         } else {
             AcquireOutcome::Queued
@@ -164,7 +165,7 @@ impl Oracle {
 
     fn drop_call(&mut self, (request, attempt, copy): (u8, u32, u8), now: StoreTime, effects: &mut Vec<OracleEffect>) {
         let mut known = self.past.iter().any(|past| past.ends(request)) || self.is_paused_by(request);
-        if let Some(held) = self.lease.as_mut().filter(|held| held.request == request) {
+        if let Some(held) = self.held.iter_mut().find(|held| held.request == request) {
             let bound = attempt == held.attempt && unbind(&mut held.calls, copy);
             known = bound || attempt < held.attempt;
             if bound && held.calls.is_empty() && !held.learned {
@@ -176,7 +177,7 @@ impl Oracle {
             known = bound || attempt < it.attempt;
             if bound && it.calls.is_empty() {
                 it.state = State::Gone(now.after(GRACE));
-                self.offer = self.offer.filter(|(it, _)| *it != request);
+                self.offers.retain(|(it, _)| *it != request);
                 self.offer_to_next(now, effects);
             }
         }
@@ -190,7 +191,7 @@ impl Oracle {
         if let Some(outcome) = self.outcome_of_past(request, now) {
             return Some(outcome);
         }
-        let held = self.lease.as_ref().filter(|held| held.request == request);
+        let held = self.held.iter().find(|held| held.request == request);
         let bound = held.map(|held| (held.attempt, held.calls.is_empty()));
         let it = self.queue.iter().find(|it| it.request == request);
         match bound.or(it.map(|it| (it.attempt, it.calls.is_empty()))) {
@@ -213,7 +214,7 @@ impl Oracle {
 
     fn time_out(&mut self, request: u8, now: StoreTime, effects: &mut Vec<OracleEffect>) -> AcquireOutcome {
         self.queue.retain(|it| it.request != request);
-        self.offer = self.offer.filter(|(it, _)| *it != request);
+        self.offers.retain(|(it, _)| *it != request);
         self.past.push(Past { request, how: How::TimedOut, at: now });
         self.offer_to_next(now, effects);
         AcquireOutcome::TimedOut(self.contention(now))
@@ -228,7 +229,7 @@ impl Oracle {
     ) -> AcquireOutcome {
         let index = self.queue.iter().position(|it| it.request == request).unwrap();
         let it = self.queue.remove(index);
-        self.offer = None;
+        self.offers.retain(|(it, _)| *it != request);
         self.grant(request, it.attempt, it.calls, lease, actual, effects)
     }
 
@@ -246,10 +247,10 @@ impl Oracle {
             panic!("request {request} gets the lock, not {:?}", actual.answer)
         };
         let mut held = Holding::granted(request, attempt, calls, lease, real.token, actual.now);
-        held.before = self.last.map(|(_, end, _)| end);
+        held.before = self.last.map(|last| last.handed_on);
         let grant = held.grant(actual.now);
-        self.lease = Some(held);
-        effects.push(OracleEffect::Granted);
+        self.held.push(held);
+        effects.push(OracleEffect::Granted(real.token));
         AcquireOutcome::Granted(grant)
     }
 
@@ -263,7 +264,7 @@ impl Oracle {
         known.apply_time(now, &mut Vec::new());
         known.past.iter().any(|it| it.ends(request))
             || known.is_paused_by(request)
-            || known.lease.as_ref().is_some_and(|it| it.request == request)
+            || known.held.iter().any(|it| it.request == request)
             || known.queue.iter().any(|it| it.request == request)
     }
 }

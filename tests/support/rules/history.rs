@@ -1,11 +1,12 @@
 //! Guarantees that can be checked on the answers alone, without a model of the lock.
 
-use super::{Step, delays, lease_number, oracle::Actual, request_number};
+use super::{Step, delays, is_shared, lease_number, oracle::Actual, request_number};
 use fencepost::testing::domain::{
     command::{Effect, Outcome},
     lease::LeaseEnd,
     outcome::{AcquireOutcome, Grant, ReleaseOutcome, RenewOutcome, RevokeOutcome},
     time::StoreTime,
+    token::FencingToken,
 };
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ enum FactKind {
 /// All answers so far that restrict later ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
-    held: Option<(u8, Grant)>,
+    /// The leases that hold the lock.
+    held: Vec<(u8, Grant)>,
     ended: Vec<u32>,
     highest_token: u64,
     granted: u32,
@@ -66,32 +68,38 @@ impl History {
         match actual.answer {
             Outcome::Acquire(outcome) => self.check_acquire(step, outcome, actual),
             Outcome::Release(outcome) => {
-                let released = matches!(outcome, ReleaseOutcome::Released);
-                assert_eq!(released, ended.contains(&LeaseEnd::Released), "each release ends a lease and reports that");
+                let Step::Release { lease } = step else { unreachable!() };
+                let released = matches!(outcome, ReleaseOutcome::Released).then_some(lease);
+                assert_eq!(only(LeaseEnd::Released, &ended), released, "a release ends its own lease and reports that");
             }
             Outcome::Renew(RenewOutcome::Renewed(renewed)) => {
-                let held = self.held.as_ref().map(|(_, grant)| (grant.token, lease_number(grant.lease_id)));
+                let mut held = self.held.iter().map(|(_, grant)| (grant.token, lease_number(grant.lease_id)));
                 let named = match step {
                     Step::Renew { lease, .. } | Step::RenewKept { lease, .. } | Step::Attach { lease, .. } => lease,
                     _ => unreachable!(),
                 };
-                assert_eq!(held, Some((renewed.token, named)), "only the current lease is renewed");
+                assert!(held.any(|it| it == (renewed.token, named)), "only a lease that holds the lock is renewed");
                 assert!(!renewed.left.is_zero() && renewed.left <= renewed.ttl);
             }
             Outcome::Revoke(outcome) => {
                 let revoked = matches!(outcome, RevokeOutcome::Revoked(_));
                 let delayed = self.delay.take();
+                let lease = only(LeaseEnd::Revoked, &ended);
                 if revoked {
-                    assert!(ended.contains(&LeaseEnd::Revoked) || delayed.is_some(), "a revocation ends something");
+                    assert!(lease.is_some() || delayed.is_some(), "a revocation ends something");
                 } else {
-                    assert!(!ended.contains(&LeaseEnd::Revoked), "each revocation is reported");
+                    assert_eq!(lease, None, "each revocation is reported");
                     self.delay = delayed;
                 }
             }
             Outcome::Renew(_) | Outcome::View(_) | Outcome::Done => {}
         }
-        let granted = actual.effects.iter().filter(|effect| **effect == Effect::Granted).count();
-        assert!(granted == 0 || matches!(actual.answer, Outcome::Acquire(AcquireOutcome::Granted(_))));
+        let granted: Vec<_> = granted(actual).collect();
+        let answered = match actual.answer {
+            Outcome::Acquire(AcquireOutcome::Granted(grant)) => vec![grant.token],
+            _ => vec![],
+        };
+        assert!(granted.is_empty() || granted == answered, "the answer tells what is granted");
     }
 
     /// Notes the delay after a lease that ends, and that its holder has stopped; checks that nothing is granted within.
@@ -112,17 +120,18 @@ impl History {
         if delay.min_hold_over.max(delay.lock_delay_over) <= actual.now {
             self.delay = None;
         } else {
-            assert!(!actual.effects.contains(&Effect::Granted), "nothing is granted within a delay");
+            assert_eq!(granted(actual).next(), None, "nothing is granted within a delay");
         }
     }
 
-    /// Each end is reported once, for the lease that held the lock.
-    fn check_ends(&mut self, actual: &Actual<'_>) -> Vec<LeaseEnd> {
-        let mut ends = Vec::new();
+    /// Each end is reported once, for a lease that held the lock. Those whose time ran out end in the order of time.
+    fn check_ends(&mut self, actual: &Actual<'_>) -> Vec<(u32, LeaseEnd)> {
+        let (mut ends, mut expired) = (Vec::new(), Vec::new());
         for effect in actual.effects {
             let Effect::Ended { lease, end } = effect else { continue };
-            let (request, grant) = self.held.take().expect("only granted leases end");
-            assert_eq!((grant.lease_id, grant.token), (lease.lease_id, lease.token));
+            let index = self.held.iter().position(|(_, grant)| grant.token == lease.token);
+            let (request, grant) = self.held.remove(index.expect("only granted leases end"));
+            assert_eq!((grant.lease_id, grant.grant_id), (lease.lease_id, lease.grant_id));
             assert_eq!(request, request_number(lease.request));
             assert!(!self.ended.contains(&lease_number(lease.lease_id)), "a lease ends once");
             self.ended.push(lease_number(lease.lease_id));
@@ -131,8 +140,12 @@ impl History {
             if actual.now < at.after(MEMORY) {
                 self.record(request, FactKind::LeaseEnded, at);
             }
-            ends.push(*end);
+            if *end == LeaseEnd::Expired {
+                expired.push((at, lease.token));
+            }
+            ends.push((lease_number(lease.lease_id), *end));
         }
+        assert!(expired.is_sorted(), "what ends first is reported first");
         ends
     }
 
@@ -145,7 +158,7 @@ impl History {
             _ => unreachable!(),
         };
         let in_force = matches!(outcome, AcquireOutcome::Granted(_) | AcquireOutcome::Queued | AcquireOutcome::Shared);
-        let fresh = actual.effects.contains(&Effect::Granted);
+        let fresh = granted(actual).next().is_some();
         // Ends in this turn (by expiry) come before the answer.
         for fact in self.facts.iter().filter(|fact| fact.request == request) {
             match fact.kind {
@@ -159,16 +172,17 @@ impl History {
         }
         match outcome {
             AcquireOutcome::Granted(grant) if fresh => {
-                assert!(self.held.is_none(), "at most one lease");
+                let is_beside = |(other, _): &(u8, Grant)| is_shared(request) && is_shared(*other);
+                assert!(self.held.iter().all(is_beside), "an exclusive lease is alone");
                 assert!(!self.ended.contains(&lease_number(grant.lease_id)), "no lease is granted again");
                 assert!(grant.token.get() > self.highest_token, "tokens rise");
                 self.highest_token = grant.token.get();
                 self.granted += 1;
-                self.held = Some((request, *grant));
+                self.held.push((request, *grant));
             }
             AcquireOutcome::Granted(grant) => {
-                let (holder, held) = self.held.as_ref().expect("a reported grant is current");
-                assert_eq!(*holder, request);
+                let held = self.held.iter().find(|(holder, _)| *holder == request);
+                let (_, held) = held.expect("a reported grant is current");
                 let same = |it: &Grant| (it.lease_id, it.grant_id, it.token, it.previous_end);
                 assert_eq!(same(held), same(grant), "a repeat gets the same lease");
             }
@@ -197,4 +211,20 @@ impl History {
     pub(super) fn forget_leases(&mut self, remembered: &[u32]) {
         self.ended.retain(|lease| remembered.contains(lease));
     }
+}
+
+/// The tokens that a turn granted.
+fn granted(actual: &Actual<'_>) -> impl Iterator<Item = FencingToken> {
+    actual.effects.iter().filter_map(|effect| match effect {
+        Effect::Granted(token) => Some(*token),
+        _ => None,
+    })
+}
+
+/// The lease that ended in this way. A command ends one at most; time alone may end several.
+fn only(end: LeaseEnd, ended: &[(u32, LeaseEnd)]) -> Option<u32> {
+    let mut leases = ended.iter().filter(|(_, it)| *it == end).map(|(lease, _)| *lease);
+    let lease = leases.next();
+    assert_eq!(leases.next(), None, "one command ends one lease");
+    lease
 }

@@ -9,12 +9,13 @@ mod oracle;
 mod search;
 mod state;
 mod turn;
+mod views;
 
 use fencepost::testing::domain::{
-    command::Effects,
+    command::{Effect, Effects},
     ids::{AttachmentId, GrantId, LeaseId, RequestId},
+    lease::Lease,
     name::Holder,
-    outcome::TokenStatus,
     rules::Lock,
     time::StoreTime,
     token::{FencingToken, Sequencer},
@@ -86,7 +87,7 @@ pub(crate) enum Step {
         lease: u32,
         attachment: u32,
     },
-    /// With the token of the current lease, or with an unused token.
+    /// With the token of the exclusive lease, of the newest shared one or of the delay; or with an unused token.
     ForceRelease {
         right: bool,
     },
@@ -129,6 +130,11 @@ pub(crate) fn delays(request: u8) -> (Duration, Duration) {
         _ => (0, 0),
     };
     (Duration::from_secs(min_hold), Duration::from_secs(lock_delay))
+}
+
+/// Whether a request asks for a shared lease. None of these has delays; 5 and 9 have a bound on the time of theirs.
+pub(crate) fn is_shared(request: u8) -> bool {
+    matches!(request % 12, 2 | 4 | 5 | 9 | 10)
 }
 
 /// An id with the number in its first digits, which `Debug` prints.
@@ -194,12 +200,17 @@ impl World {
             return;
         }
         self.move_time(step);
+        let shared_before = self.shared();
         let mut effects = Effects::new();
         let answer = self.turn(step, &mut effects);
         let actual = Actual { now: self.now, waiters_max: self.waiters_max, answer: &answer, effects: &effects };
         self.oracle.follow(step, &actual);
         self.history.follow(step, &actual);
         self.lock.check();
+        self.check_changed_shares(&shared_before);
+        if step.acts() {
+            self.check_leases(&effects);
+        }
         self.check_views();
         if step == Step::ApplyTime {
             let due = self.lock.next_due();
@@ -222,22 +233,58 @@ impl World {
         };
     }
 
+    /// The shared leases, as of the last turn.
+    fn shared(&self) -> Vec<Lease> {
+        self.lock.shared().cloned().collect()
+    }
+
+    /// A journal writes down those shared leases only that the lock says have changed.
+    fn check_changed_shares(&mut self, before: &[Lease]) {
+        let (after, told) = (self.shared(), self.lock.take_changed_shares());
+        let missing = |of: &[Lease], lease: &Lease| !of.contains(lease);
+        let ended_or_old = before.iter().filter(|lease| missing(&after, lease));
+        let granted_or_new = after.iter().filter(|lease| missing(before, lease));
+        for lease in ended_or_old.chain(granted_or_new) {
+            assert!(told.contains(&(lease.token, lease.grant_id)), "the journal hears of {lease:?}");
+        }
+        for share in told {
+            let is_known = before.iter().chain(&after).any(|lease| (lease.token, lease.grant_id) == share);
+            assert!(is_known, "the journal hears only of leases that are or were there: {share:?}");
+        }
+        assert_eq!(self.lock.take_changed_shares(), [], "it is told once");
+    }
+
+    /// Checks which leases and offers there are.
+    fn check_leases(&self, effects: &Effects) {
+        let tokens = || self.oracle.tokens();
+        assert!(self.lock.leases().map(|lease| lease.token).eq(tokens()), "the leases, by token");
+        assert!(tokens().all(|token| self.lock.lease_of(token).is_some_and(|lease| lease.token == token)));
+        let exclusive = self.oracle.exclusive().map(|held| held.token);
+        assert_eq!(self.lock.lease().map(|lease| lease.token), exclusive);
+        let shared = self.lock.shared().map(|lease| lease.token);
+        assert!(shared.eq(tokens().filter(|token| Some(*token) != exclusive)), "the shared leases, by token");
+        let mut offers: Vec<_> = self.lock.offers().map(request_number).collect();
+        offers.sort_unstable();
+        assert_eq!(offers, self.oracle.offers(), "the offers");
+        for effect in effects {
+            let Effect::Ended { lease, .. } = effect else { continue };
+            assert_eq!(self.lock.lease_of(lease.token), None, "a lease that ended is gone");
+        }
+    }
+
     /// Checks the views of the lock, which are up to date without a command.
     fn check_views(&self) {
-        let view = self.lock.view(self.now);
-        let seen = self.oracle.seen(self.now);
-        assert_eq!(view, seen, "the view matches the state");
-        let is_in_use = seen.current.is_some() || seen.delay.is_some() || seen.waiters > 0;
-        assert_eq!(self.lock.is_in_use(self.now), is_in_use);
-        let status = |token: u64| view.token_status(FencingToken::new(token).unwrap());
-        let Some(newest) = seen.newest_token.map(FencingToken::get) else {
-            assert_eq!(status(START), TokenStatus::Unknown);
-            return;
-        };
-        let of_newest = if seen.current.is_some() { TokenStatus::Current } else { TokenStatus::Ended };
-        assert_eq!(status(newest - 1), TokenStatus::Stale);
-        assert_eq!(status(newest), of_newest);
-        assert_eq!(status(newest + 1), TokenStatus::Unknown);
+        let now = self.now;
+        let expected = self.oracle.at(now);
+        assert_eq!(self.lock.view(now, None), expected.view(now, None), "the view matches the state");
+        assert_eq!(self.lock.is_in_use(now), expected.is_in_use());
+        let newest = expected.newest_token().map_or(START, FencingToken::get);
+        let around = (newest - 1..=newest + 1).filter_map(FencingToken::new);
+        for token in around.chain(expected.tokens()) {
+            let view = self.lock.view(now, Some(token));
+            assert_eq!(view, expected.view(now, Some(token)), "the view of who asks about {token}");
+            assert_eq!(view.token_status(token), expected.token_status(token), "of {token}");
+        }
         let change = self.oracle.change();
         assert!(
             change.is_none_or(|change| self.lock.next_due().is_some_and(|due| due <= change)),

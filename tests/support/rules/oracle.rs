@@ -1,14 +1,16 @@
-//! The oracle: the expected state of a lock, in plain lists. This file has time, leases and views; `calls` has the
-//! calls that request the lock.
+//! The oracle: the expected state of a lock, in plain lists. This file has time and leases; `calls` has the calls that
+//! request the lock, `views` what others see of it.
 
 use super::{
-    Step, delays, holder,
-    state::{CLAIM, GRACE, Holding, How, MEMORY, OracleEffect, Past, Pause, State, WINDOW, Waiting, end_number},
+    Step, delays, holder, is_shared,
+    state::{
+        CLAIM, GRACE, Holding, How, Last, MEMORY, OracleEffect, Past, Pause, State, WINDOW, Waiting, end_number, worse,
+    },
 };
 use fencepost::testing::domain::{
     command::{Effects, Outcome},
     lease::LeaseEnd,
-    outcome::{Contention, DelayView, Fate, Gone, LockView, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
+    outcome::{Fate, Gone, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
     time::StoreTime,
     token::FencingToken,
 };
@@ -26,10 +28,11 @@ pub(crate) struct Actual<'a> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Oracle {
     pub(super) queue: Vec<Waiting>,
-    pub(super) offer: Option<(u8, StoreTime)>,
-    pub(super) lease: Option<Holding>,
+    pub(super) offers: Vec<(u8, StoreTime)>,
+    /// One exclusive lease, or any number of shared ones, in the order of their grants.
+    pub(super) held: Vec<Holding>,
     pub(super) past: Vec<Past>,
-    pub(super) last: Option<(FencingToken, LeaseEnd, StoreTime)>,
+    pub(super) last: Option<Last>,
     pub(super) tombstones: Vec<(u8, u32, u8, StoreTime)>,
     pub(super) pause: Option<Pause>,
 }
@@ -53,12 +56,13 @@ impl Oracle {
 
     fn expect(&mut self, step: Step, actual: &Actual<'_>, effects: &mut Vec<OracleEffect>) -> Outcome {
         let now = actual.now;
+        let revoked = self.token_to_revoke();
         if step.acts() {
             self.apply_time(now, effects);
         }
         match step {
             Step::Release { lease } => {
-                if !self.holds(lease) {
+                let Some(token) = self.lease(lease).map(|held| held.token) else {
                     let gone = self.gone(lease);
                     if let Some(pause) = self.pause.as_mut().filter(|pause| pause.lease == lease) {
                         pause.unless_released = pause.unless_released.min(now);
@@ -66,8 +70,8 @@ impl Oracle {
                         self.offer_to_next(now, effects);
                     }
                     return Outcome::Release(ReleaseOutcome::Gone(gone));
-                }
-                self.end(LeaseEnd::Released, now, effects);
+                };
+                self.end(token, LeaseEnd::Released, now, effects);
                 self.offer_to_next(now, effects);
                 Outcome::Release(ReleaseOutcome::Released)
             }
@@ -75,43 +79,54 @@ impl Oracle {
                 Outcome::Renew(self.renew(step, now, effects))
             }
             Step::Detach { lease, attachment } => {
-                if let Some(held) =
-                    self.lease.as_mut().filter(|it| it.lease == lease && it.attachment == Some(attachment))
-                {
+                if let Some(held) = self.lease(lease).filter(|it| it.attachment == Some(attachment)) {
                     held.attachment = None;
                     held.attachment_attempt = 0;
                 }
                 Outcome::Done
             }
             Step::Disconnect { lease, attachment } => {
-                if self.lease.as_ref().is_some_and(|it| it.lease == lease && it.attachment == Some(attachment)) {
-                    self.end(LeaseEnd::Revoked, now, effects);
+                let kept = self.lease(lease).filter(|it| it.attachment == Some(attachment));
+                if let Some(token) = kept.map(|held| held.token) {
+                    self.end(token, LeaseEnd::Revoked, now, effects);
                     self.offer_to_next(now, effects);
                 }
                 Outcome::Done
             }
             Step::ForceRelease { right } => {
-                let held = self.lease.as_ref().map(|held| (held.token, held.request));
-                let kept = held.or(self.pause.as_ref().map(|pause| (pause.token, pause.request)));
-                Outcome::Revoke(match kept {
-                    None => RevokeOutcome::NotHeld,
-                    Some((token, _)) if !right => RevokeOutcome::TokenMismatch(token),
-                    Some((_, request)) => {
-                        if self.lease.is_some() {
-                            self.end(LeaseEnd::Revoked, now, effects);
-                            self.pause = None;
-                        }
-                        if let Some(pause) = &mut self.pause {
-                            (pause.at_least, pause.unless_released) = (now, now);
-                        }
-                        self.resume(now);
-                        self.offer_to_next(now, effects);
-                        RevokeOutcome::Revoked(holder(request))
-                    }
-                })
+                Outcome::Revoke(self.force_release(revoked.filter(|_| right), now, effects))
             }
             _ => self.expect_of_call(step, actual, effects),
         }
+    }
+
+    /// The token that an operator names who names the right one: of the exclusive lease, of the newest shared one, or
+    /// of the lease before a pause.
+    pub(super) fn token_to_revoke(&self) -> Option<FencingToken> {
+        self.held.last().map(|held| held.token).or(self.pause.as_ref().map(|pause| pause.token))
+    }
+
+    fn force_release(
+        &mut self,
+        token: Option<FencingToken>,
+        now: StoreTime,
+        effects: &mut Vec<OracleEffect>,
+    ) -> RevokeOutcome {
+        let held = self.held.iter().map(|held| (held.token, held.request));
+        let kept: Vec<_> = held.chain(self.pause.as_ref().map(|pause| (pause.token, pause.request))).collect();
+        let Some((newest, _)) = kept.last() else { return RevokeOutcome::NotHeld };
+        let Some((token, request)) = kept.iter().find(|(it, _)| Some(*it) == token) else {
+            return RevokeOutcome::TokenMismatch(*newest);
+        };
+        if self.held.is_empty() {
+            self.pause.iter_mut().for_each(|pause| (pause.at_least, pause.unless_released) = (now, now));
+            self.resume(now);
+        } else {
+            self.end(*token, LeaseEnd::Revoked, now, effects);
+            self.pause = None;
+        }
+        self.offer_to_next(now, effects);
+        RevokeOutcome::Revoked(holder(*request))
     }
 
     fn renew(&mut self, step: Step, now: StoreTime, effects: &mut Vec<OracleEffect>) -> RenewOutcome {
@@ -119,7 +134,7 @@ impl Oracle {
             unreachable!("no renewal: {step:?}")
         };
         let gone = self.gone(lease);
-        let Some(held) = self.lease.as_mut().filter(|held| held.lease == lease) else {
+        let Some(held) = self.lease(lease) else {
             return RenewOutcome::Lost(gone);
         };
         let mut ttl = held.ttl;
@@ -147,11 +162,14 @@ impl Oracle {
     /// Applies the passing of time.
     pub(super) fn apply_time(&mut self, now: StoreTime, effects: &mut Vec<OracleEffect>) {
         self.limit_times(now);
-        if let Some(end) = self.lease.as_ref().map(|held| held.end).filter(|end| *end <= now) {
-            self.end(LeaseEnd::Expired, end, effects);
+        let over = self.held.iter().filter(|held| held.end <= now);
+        let mut over: Vec<_> = over.map(|held| (held.end, held.token)).collect();
+        over.sort_unstable();
+        for (end, token) in over {
+            self.end(token, LeaseEnd::Expired, end, effects);
         }
         self.resume(now);
-        if let Some((request, _)) = self.offer.take_if(|(_, until)| *until <= now) {
+        for (request, _) in self.offers.extract_if(.., |(_, until)| *until <= now).collect::<Vec<_>>() {
             self.waiting(request).state = State::Missed;
         }
         let mut abandoned = Vec::new();
@@ -164,18 +182,18 @@ impl Oracle {
         });
         self.past.append(&mut abandoned);
         self.past.retain(|it| now < it.at.after(MEMORY));
-        self.last = self.last.filter(|(_, _, at)| self.pause.is_some() || now < at.after(MEMORY));
+        self.last = self.last.filter(|last| self.pause.is_some() || now < last.at.after(MEMORY));
         self.tombstones.retain(|(.., until)| now <= *until);
         self.offer_to_next(now, effects);
     }
 
     /// After a step back of the clock, no time in the state is further ahead than its own period.
     fn limit_times(&mut self, now: StoreTime) {
-        if let Some(held) = &mut self.lease {
+        for held in &mut self.held {
             let period = if held.cut { held.ttl.min(GRACE) } else { held.ttl };
             held.end = held.end.min(now.after(period));
         }
-        self.offer = self.offer.map(|(request, until)| (request, until.min(now.after(CLAIM))));
+        self.offers.iter_mut().for_each(|(_, until)| *until = (*until).min(now.after(CLAIM)));
         for it in &mut self.queue {
             if let State::Gone(until) = &mut it.state {
                 *until = (*until).min(now.after(GRACE));
@@ -183,7 +201,7 @@ impl Oracle {
         }
         self.tombstones.iter_mut().for_each(|tombstone| tombstone.3 = tombstone.3.min(now.after(WINDOW)));
         self.past.iter_mut().for_each(|past| past.at = past.at.min(now));
-        self.last = self.last.map(|(token, end, at)| (token, end, at.min(now)));
+        self.last.iter_mut().for_each(|last| last.at = last.at.min(now));
         if let Some(pause) = &mut self.pause {
             let (min_hold, lock_delay) = delays(pause.request);
             pause.at_least = pause.at_least.min(now.after(min_hold));
@@ -191,21 +209,40 @@ impl Oracle {
         }
     }
 
-    /// Offers a free lock to the first waiter that is not skipped.
+    /// Offers the lock to the waiters that are not skipped, one after the other, up to the first one that does not fit.
     pub(super) fn offer_to_next(&mut self, now: StoreTime, effects: &mut Vec<OracleEffect>) {
-        if self.lease.is_some() || self.offer.is_some() || self.pause.is_some() {
-            return;
-        }
-        if let Some(next) = self.queue.iter().find(|it| it.state == State::Live) {
-            self.offer = Some((next.request, now.after(CLAIM)));
-            effects.push(OracleEffect::LookAgain(next.request, next.attempt));
+        for index in 0..self.queue.len() {
+            let Waiting { request, attempt, state, .. } = self.queue[index];
+            if state != State::Live || self.is_offered(request) {
+                continue;
+            }
+            if !self.fits(request) {
+                return;
+            }
+            self.offers.push((request, now.after(CLAIM)));
+            effects.push(OracleEffect::LookAgain(request, attempt));
         }
     }
 
-    fn end(&mut self, end: LeaseEnd, at: StoreTime, effects: &mut Vec<OracleEffect>) {
-        let held = self.lease.take().unwrap();
+    /// Whether this request can have the lock beside those that hold it or are offered it.
+    pub(super) fn fits(&self, request: u8) -> bool {
+        let mut others = self.held.iter().map(|held| held.request).chain(self.offers.iter().map(|(it, _)| *it));
+        self.pause.is_none() && others.all(|other| is_shared(request) && is_shared(other))
+    }
+
+    pub(super) fn is_offered(&self, request: u8) -> bool {
+        self.offers.iter().any(|(it, _)| *it == request)
+    }
+
+    fn end(&mut self, token: FencingToken, end: LeaseEnd, at: StoreTime, effects: &mut Vec<OracleEffect>) {
+        let index = self.held.iter().position(|held| held.token == token).unwrap();
+        let held = self.held.remove(index);
         effects.push(OracleEffect::Ended(held.lease, end_number(end)));
-        self.last = Some((held.token, end, at));
+        // Readers hand on what a holder before them left: a writer that comes after them has to hear of it.
+        let handed_on = if is_shared(held.request) { worse(held.before, end) } else { end };
+        let remembered = self.last.filter(|last| at < last.at.after(MEMORY));
+        let token = remembered.map_or(token, |last| last.token.max(token));
+        self.last = Some(Last { token, handed_on, at });
         self.past.push(Past { request: held.request, how: How::Held(held.lease, end), at });
         let (min_hold, lock_delay) = delays(held.request);
         let pause = Pause {
@@ -225,7 +262,7 @@ impl Oracle {
             let (how, at) = (How::Held(pause.lease, pause.how), pause.end());
             self.past.retain(|past| past.how != how);
             self.past.push(Past { request: pause.request, how, at });
-            self.last = Some((pause.token, pause.how, at));
+            self.last = Some(Last { token: pause.token, handed_on: pause.how, at });
         }
     }
 
@@ -238,90 +275,50 @@ impl Oracle {
         self.queue.iter_mut().find(|it| it.request == request).unwrap()
     }
 
-    fn holds(&self, lease: u32) -> bool {
-        self.lease.as_ref().is_some_and(|held| held.lease == lease)
+    fn lease(&mut self, lease: u32) -> Option<&mut Holding> {
+        self.held.iter_mut().find(|held| held.lease == lease)
     }
 
     fn gone(&self, lease: u32) -> Gone {
-        let successor = self.lease.as_ref().map(|held| held.token);
         let remembered = self.past.iter().find_map(|past| match past.how {
             How::Held(it, end) if it == lease => Some(end),
             _ => None,
         });
         let paused = self.pause.as_ref().filter(|pause| pause.lease == lease).map(|pause| pause.how);
         let remembered = remembered.or(paused);
-        let unknown = if successor.is_some() { Fate::Superseded } else { Fate::Unknown };
+        // A reader takes nobody's place.
+        let unknown = if self.exclusive().is_some() { Fate::Superseded } else { Fate::Unknown };
+        let successor = self.held.last().map(|held| held.token);
         Gone { fate: remembered.map_or(unknown, Fate::Ended), successor }
     }
 
-    pub(super) fn contention(&self, now: StoreTime) -> Box<Contention> {
-        Box::new(Contention {
-            current: self.lease.as_ref().map(|held| held.view(now)),
-            classic: None,
-            waiters: self.queue.len(),
-            delay: self.delay(now),
-        })
+    /// The requests that are offered the lock, by number.
+    pub(super) fn offers(&self) -> Vec<u8> {
+        let mut offers: Vec<_> = self.offers.iter().map(|(request, _)| *request).collect();
+        offers.sort_unstable();
+        offers
     }
 
-    fn delay(&self, now: StoreTime) -> Option<DelayView> {
-        let Pause { request, token, .. } = self.pause.as_ref()?;
-        let left = self.pause.as_ref()?.end().since(now);
-        Some(DelayView { holder: holder(*request), token: *token, left })
-    }
-
-    /// The expected view.
-    pub(super) fn seen(&self, now: StoreTime) -> LockView {
-        let mut seen = self.clone();
-        seen.apply_time(now, &mut Vec::new());
-        let (current, last) = (seen.lease.as_ref(), seen.last);
-        LockView {
-            current: current.map(|held| held.view(now)),
-            classic: None,
-            waiters: seen.queue.len(),
-            previous_end: current.map_or(last.map(|(_, end, _)| end), |held| held.before),
-            newest_token: current.map(|held| held.token).or(last.map(|(token, _, _)| token)),
-            delay: seen.delay(now),
-        }
-    }
-
-    /// When a lease, an offer or a queue position next ends by time.
-    pub(super) fn change(&self) -> Option<StoreTime> {
-        let positions = self.queue.iter().filter_map(|it| match it.state {
-            State::Gone(until) => Some(until),
-            _ => None,
-        });
-        let pause = self.pause.as_ref().map(Pause::end);
-        positions.chain(self.lease.as_ref().map(|it| it.end)).chain(self.offer.map(|it| it.1)).chain(pause).min()
-    }
-
-    /// When anything next expires, the memory of an end included.
-    pub(super) fn edge(&self, now: StoreTime) -> Option<StoreTime> {
-        let past = self.past.iter().map(|it| it.at.after(MEMORY));
-        let tombstones = self.tombstones.iter().map(|it| it.3.after(Duration::from_micros(1)));
-        let changes = self.queue.iter().filter_map(|it| match it.state {
-            State::Gone(until) => Some(until),
-            _ => None,
-        });
-        let rest = self.lease.as_ref().map(|it| it.end).into_iter().chain(self.offer.map(|it| it.1));
-        let pause = self.pause.as_ref().map(Pause::end);
-        past.chain(tombstones).chain(changes).chain(rest).chain(pause).filter(|edge| now < *edge).min()
+    pub(super) fn exclusive(&self) -> Option<&Holding> {
+        self.held.iter().find(|held| !is_shared(held.request))
     }
 
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty()
-            && self.lease.is_none()
+            && self.held.is_empty()
             && self.past.is_empty()
             && self.tombstones.is_empty()
             && self.pause.is_none()
     }
 
+    /// The leases that are remembered, newest first.
     pub(super) fn leases(&self) -> Vec<u32> {
         let past = self.past.iter().rev().filter_map(|past| match past.how {
             How::Held(lease, _) => Some(lease),
             _ => None,
         });
         let paused = self.pause.as_ref().map(|pause| pause.lease);
-        let mut leases: Vec<_> = self.lease.as_ref().map(|held| held.lease).into_iter().chain(paused).collect();
+        let mut leases: Vec<_> = self.held.iter().rev().map(|held| held.lease).chain(paused).collect();
         for lease in past {
             if !leases.contains(&lease) {
                 leases.push(lease);

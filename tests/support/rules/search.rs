@@ -23,6 +23,7 @@ impl World {
     /// position) make two keys for one state. That costs time, but misses nothing.
     pub(crate) fn key(&self) -> String {
         let text = format!("{:?}{:?}", self.lock, self.oracle);
+        let text = with_ranks(&text);
         let mut rest = text.as_str();
         let mut key = String::with_capacity(text.len());
         // The order of the entries of a hash map is irrelevant.
@@ -43,24 +44,30 @@ impl World {
     fn write_undated(&self, text: &str, key: &mut String) {
         let mut rest = text;
         while let Some((before, digits, after)) = cut(rest, "StoreTime(", ")") {
-            self.write_without_tokens(before, key);
+            key.push_str(before);
             let distance = i128::from(digits.parse::<u64>().unwrap()) - i128::from(self.now.as_micros());
             // Times beyond the longest memory are equal.
             key.push_str(&distance.max(-11 * i128::from(SECOND)).to_string());
             rest = after;
         }
-        self.write_without_tokens(rest, key);
-    }
-
-    /// Without tokens: only their order matters, and it is the same in all states.
-    fn write_without_tokens(&self, text: &str, key: &mut String) {
-        let mut rest = text;
-        while let Some((before, _, after)) = cut(rest, "FencingToken(", ")") {
-            key.push_str(before);
-            rest = after;
-        }
         key.push_str(rest);
     }
+}
+
+/// The text with ranks in place of tokens: only their order matters.
+fn with_ranks(text: &str) -> String {
+    let tokens = || {
+        let numbers = text.split("FencingToken(").skip(1).filter_map(|it| it.split_once(')'));
+        numbers.map(|(number, after)| (number.parse::<u64>().unwrap(), after))
+    };
+    let mut ranks: Vec<_> = tokens().map(|(token, _)| token).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    let mut ranked = text.split("FencingToken(").next().unwrap_or_default().to_owned();
+    for (token, after) in tokens() {
+        ranked.push_str(&format!("#{}{after}", ranks.partition_point(|it| *it < token)));
+    }
+    ranked
 }
 
 fn cut<'a>(text: &'a str, from: &str, to: &str) -> Option<(&'a str, &'a str, &'a str)> {

@@ -15,7 +15,7 @@ pub(super) const WINDOW: Duration = Duration::from_millis(500);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum OracleEffect {
     LookAgain(u8, u32),
-    Granted,
+    Granted(FencingToken),
     Ended(u32, u8),
     Detached(u32, u32),
 }
@@ -50,6 +50,17 @@ pub(super) struct Holding {
     pub(super) learned: bool,
     pub(super) attachment: Option<u32>,
     pub(super) attachment_attempt: u32,
+}
+
+/// What is remembered of the leases that ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Last {
+    /// The highest of their tokens.
+    pub(super) token: FencingToken,
+    /// What the next holder is told.
+    pub(super) handed_on: LeaseEnd,
+    /// When the last of them ended.
+    pub(super) at: StoreTime,
 }
 
 /// The lock is unavailable after a lease.
@@ -149,13 +160,19 @@ impl OracleEffect {
     pub(super) fn of(effect: &Effect) -> Self {
         match effect {
             Effect::LookAgain { request, attempt, .. } => Self::LookAgain(request_number(*request), *attempt),
-            Effect::Granted => Self::Granted,
+            Effect::Granted(token) => Self::Granted(*token),
             Effect::Ended { lease, end } => Self::Ended(lease_number(lease.lease_id), end_number(*end)),
             Effect::Detached { lease_id, attachment, .. } => {
                 Self::Detached(lease_number(*lease_id), attachment_number(*attachment))
             }
         }
     }
+}
+
+/// The end that the next holder has to know of: an expiry first, then a revocation.
+pub(super) fn worse(before: Option<LeaseEnd>, end: LeaseEnd) -> LeaseEnd {
+    let worst_first = [LeaseEnd::Expired, LeaseEnd::Revoked];
+    worst_first.into_iter().find(|it| before == Some(*it) || end == *it).unwrap_or(LeaseEnd::Released)
 }
 
 pub(super) const fn end_number(end: LeaseEnd) -> u8 {

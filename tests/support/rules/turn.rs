@@ -1,10 +1,10 @@
 //! Runs the command of a step through the rules.
 
-use super::{Step, World, delays, grant_id, holder, id, lease_id, max_hold, request_number, ttl};
+use super::{Step, World, delays, grant_id, holder, id, is_shared, lease_id, max_hold, request_number, ttl};
 use fencepost::testing::domain::{
     command::{Acquire, Candidate, Command, Effects, Outcome},
     ids::{AttachmentId, Call, CallId, ReplicaId, RequestId},
-    lease::{Delays, MaxHold, Terms},
+    lease::{Delays, MaxHold, Mode, Terms},
     name::{Metadata, Reason},
     replicas::Replicas,
     rules::Turn,
@@ -65,9 +65,8 @@ impl World {
                 Command::Disconnect(lease_id(lease), AttachmentId(id(attachment)))
             }
             Step::ForceRelease { right } => {
-                let held = self.lock.lease().map(|lease| lease.token);
-                let kept = held.or(self.lock.delay().map(|delay| delay.token)).filter(|_| right);
-                let expected = kept.unwrap_or(FencingToken::new(1).unwrap());
+                let named = self.oracle.token_to_revoke().filter(|_| right);
+                let expected = named.unwrap_or(FencingToken::new(1).unwrap());
                 Command::ForceRelease { expected, reason: Reason::new("a test".into()).unwrap() }
             }
             Step::ApplyTime | Step::Pass(_) | Step::Back(_) | Step::ToEdge | Step::BeforeEdge => return None,
@@ -90,6 +89,7 @@ fn acquire_command(call: Call, wait: bool, candidate: Candidate) -> Acquire {
         min_token: 0,
         max_hold: max_hold(request).and_then(MaxHold::new),
         delays: Delays::new(min_hold, lock_delay),
+        mode: if is_shared(request) { Mode::Shared } else { Mode::Exclusive },
     };
     Acquire { call, terms, wait, candidate }
 }

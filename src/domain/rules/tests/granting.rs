@@ -8,7 +8,7 @@ fn a_free_lock_is_granted_at_once_for_its_ttl() {
     let grant = bench.try_acquire(A, 1).granted();
     assert_eq!(grant.left, TTL);
     assert_eq!(grant.previous_end, None);
-    assert_eq!(bench.effects.as_slice(), [Effect::Granted]);
+    assert_eq!(bench.effects.as_slice(), [Effect::Granted(grant.token)]);
 }
 
 #[test]

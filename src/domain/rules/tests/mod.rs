@@ -12,13 +12,16 @@ mod max_hold;
 mod queueing;
 mod replicas;
 mod retrying;
+mod shared;
+mod shared_ends;
+mod shared_queue;
 mod viewing;
 
 use super::{Lock, Turn};
 use crate::domain::{
     command::{Acquire, Candidate, Effect, Effects},
     ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-    lease::{Delays, LeaseEnd, MaxHold, Terms},
+    lease::{Delays, LeaseEnd, MaxHold, Mode, Terms},
     limits::{CLAIM_WINDOW, COMMAND_WINDOW},
     name::{Holder, Metadata},
     outcome::{
@@ -59,10 +62,14 @@ struct Bench {
     now: StoreTime,
     /// The effects of the last command.
     effects: Effects,
+    /// The shared leases that the last command changed.
+    changed_shares: Vec<(FencingToken, GrantId)>,
     waiters_max: usize,
     ttl: Duration,
     min_token: u64,
     max_hold: Option<MaxHold>,
+    /// What the next request asks for.
+    mode: Mode,
     delays: Option<Box<Delays>>,
     leases: u128,
     /// The call id of the next command.
@@ -82,10 +89,12 @@ impl Bench {
             sequencer: Sequencer::after(1_000),
             now: StoreTime::from_micros(1_800_000_000_000_000),
             effects: Effects::new(),
+            changed_shares: Vec::new(),
             waiters_max: 10,
             ttl: TTL,
             min_token: 0,
             max_hold: None,
+            mode: Mode::Exclusive,
             delays: None,
             mode: Default::default(),
             leases: 0,
@@ -137,6 +146,7 @@ impl Bench {
             classic: self.classic,
         });
         self.lock.check();
+        self.changed_shares = self.lock.take_changed_shares();
         outcome
     }
 
@@ -151,13 +161,15 @@ impl Bench {
 
     fn acquire_command(&mut self, request: u128, attempt: u32) -> Acquire {
         let terms = Terms {
-            fingerprint: 7,
+            // The server takes all parameters into it.
+            fingerprint: if self.mode == Mode::Shared { 9 } else { 7 },
             ttl: self.ttl,
             holder: Holder::new(request.to_string()).unwrap(),
             metadata: Metadata::default(),
             min_token: self.min_token,
             max_hold: self.max_hold,
             delays: self.delays.clone(),
+            mode: self.mode,
         };
         Acquire { call: self.call(request, attempt), terms, wait: true, candidate: self.candidate() }
     }
@@ -232,11 +244,11 @@ impl Bench {
     }
 
     fn view(&self) -> LockView {
-        self.lock.view(self.now)
+        self.lock.view(self.now, None)
     }
 
     fn status(&self, token: FencingToken) -> TokenStatus {
-        self.view().token_status(token)
+        self.lock.view(self.now, Some(token)).token_status(token)
     }
 
     /// The requests and attempts that the last command woke.

@@ -11,7 +11,7 @@ fn a_release_offers_the_lock_to_the_first_waiter_which_claims_it() {
     let grant = bench.pass(secs(2)).claim(B, 1).granted();
     assert_eq!(grant.left, TTL, "the TTL begins with the claim");
     assert!(grant.token > held.token);
-    assert_eq!(bench.effects.as_slice(), [Effect::Granted]);
+    assert_eq!(bench.effects.as_slice(), [Effect::Granted(grant.token)]);
 }
 
 #[test]

@@ -1,0 +1,114 @@
+//! The part of the oracle for what others see of the lock, and for when that changes.
+
+use super::{
+    holder,
+    oracle::Oracle,
+    state::{MEMORY, Pause, State},
+};
+use fencepost::testing::domain::{
+    outcome::{Contention, DelayView, LockView, SharedView, TokenStatus},
+    time::StoreTime,
+    token::FencingToken,
+};
+use std::time::Duration;
+
+/// How many holders of shared leases are shown.
+const SHOWN: usize = 8;
+
+impl Oracle {
+    pub(super) fn contention(&self, now: StoreTime) -> Box<Contention> {
+        Box::new(Contention {
+            current: self.exclusive().map(|held| held.view(now)),
+            classic: None,
+            waiters: self.queue.len(),
+            delay: self.delay(now),
+            shared: self.shared(None, now),
+        })
+    }
+
+    fn delay(&self, now: StoreTime) -> Option<DelayView> {
+        let Pause { request, token, .. } = self.pause.as_ref()?;
+        let left = self.pause.as_ref()?.end().since(now);
+        Some(DelayView { holder: holder(*request), token: *token, left })
+    }
+
+    fn shared(&self, token: Option<FencingToken>, now: StoreTime) -> Option<Box<SharedView>> {
+        if self.held.is_empty() || self.exclusive().is_some() {
+            return None;
+        }
+        Some(Box::new(SharedView {
+            holders: self.held.iter().take(SHOWN).map(|held| held.view(now)).collect(),
+            count: self.held.len(),
+            has_token: token.is_some_and(|token| self.is_live(token)),
+        }))
+    }
+
+    /// The state as it would be after a command at `now`.
+    pub(super) fn at(&self, now: StoreTime) -> Self {
+        let mut later = self.clone();
+        later.apply_time(now, &mut Vec::new());
+        later
+    }
+
+    /// The expected view for a caller that asks about this token. Time has been applied.
+    pub(super) fn view(&self, now: StoreTime, token: Option<FencingToken>) -> LockView {
+        let (newest, last) = (self.held.last(), self.last);
+        LockView {
+            current: self.exclusive().map(|held| held.view(now)),
+            classic: None,
+            waiters: self.queue.len(),
+            previous_end: newest.map_or(last.map(|last| last.handed_on), |held| held.before),
+            newest_token: self.newest_token(),
+            delay: self.delay(now),
+            shared: self.shared(token, now),
+        }
+    }
+
+    pub(super) fn newest_token(&self) -> Option<FencingToken> {
+        self.tokens().chain(self.last.map(|last| last.token)).max()
+    }
+
+    /// The tokens of the leases that hold the lock.
+    pub(super) fn tokens(&self) -> impl Iterator<Item = FencingToken> {
+        self.held.iter().map(|held| held.token)
+    }
+
+    fn is_live(&self, token: FencingToken) -> bool {
+        self.tokens().any(|it| it == token)
+    }
+
+    pub(super) fn token_status(&self, token: FencingToken) -> TokenStatus {
+        match self.newest_token() {
+            _ if self.is_live(token) => TokenStatus::Current,
+            Some(newest) if token < newest => TokenStatus::Stale,
+            Some(newest) if token == newest => TokenStatus::Ended,
+            _ => TokenStatus::Unknown,
+        }
+    }
+
+    pub(super) fn is_in_use(&self) -> bool {
+        !self.held.is_empty() || self.pause.is_some() || !self.queue.is_empty()
+    }
+
+    /// When a lease, an offer or a queue position next ends by time.
+    pub(super) fn change(&self) -> Option<StoreTime> {
+        self.changes().min()
+    }
+
+    fn changes(&self) -> impl Iterator<Item = StoreTime> {
+        let positions = self.queue.iter().filter_map(|it| match it.state {
+            State::Gone(until) => Some(until),
+            _ => None,
+        });
+        let leases = self.held.iter().map(|held| held.end);
+        let offers = self.offers.iter().map(|(_, until)| *until);
+        positions.chain(leases).chain(offers).chain(self.pause.as_ref().map(Pause::end))
+    }
+
+    /// When anything next expires, the memory of an end included.
+    pub(super) fn edge(&self, now: StoreTime) -> Option<StoreTime> {
+        let past = self.past.iter().map(|it| it.at.after(MEMORY));
+        let tombstones = self.tombstones.iter().map(|it| it.3.after(Duration::from_micros(1)));
+        self.changes().chain(past).chain(tombstones).filter(|edge| now < *edge).min()
+    }
+}
