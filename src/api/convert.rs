@@ -263,7 +263,7 @@ mod tests {
     const BOUNDED: u64 = 9_374_983_619_356_583_991;
 
     /// Of a request for a shared lock.
-    const SHARED: u64 = 0;
+    const SHARED: u64 = 10_307_304_159_129_647_806;
 
     /// Of a request with a `min_hold` of a minute.
     const DELAYED: u64 = 10_734_010_614_936_166_263;
@@ -286,10 +286,9 @@ mod tests {
         }
         let (holder, metadata) = (Holder::new("host-17".into()).unwrap(), Metadata::default());
         let secs = Duration::from_secs;
-        let of_mode = |max_hold, delays, mode| {
-            fingerprint(&Asks { ttl: secs(30), max_hold, delays, mode }, &holder, &metadata, 0)
-        };
-        let of = |max_hold, delays: Option<&Delays>| of_mode(max_hold, delays, Mode::Exclusive);
+        let of_asks = |asks: &Asks<'_>| fingerprint(asks, &holder, &metadata, 0);
+        let plain = || Asks { ttl: secs(30), max_hold: None, delays: None, mode: Mode::Exclusive };
+        let of = |max_hold, delays: Option<&Delays>| of_asks(&Asks { max_hold, delays, ..plain() });
         assert_eq!(of(None, None), 18_177_338_775_173_038_911);
         let bounded = [30, 60].map(|seconds| of(Some(secs(seconds)), None));
         assert!(bounded[0] != bounded[1] && !bounded.contains(&of(None, None)), "a request id is bound to max_hold");
@@ -298,7 +297,7 @@ mod tests {
             .map(|(min_hold, lock_delay)| of(None, Delays::new(secs(min_hold), secs(lock_delay)).as_deref()));
         let all: HashSet<_> = delays.iter().chain(&bounded).copied().chain([of(None, None)]).collect();
         assert_eq!(all.len(), 6, "a request id is bound to min_hold and lock_delay");
-        let shared = of_mode(None, None, Mode::Shared);
+        let shared = of_asks(&Asks { mode: Mode::Shared, ..plain() });
         assert!(!all.contains(&shared), "a request id is bound to the mode");
         assert_eq!(shared, SHARED);
         assert_eq!(delays[0], DELAYED);

@@ -154,11 +154,11 @@ mod tests {
         assert_eq!(held("orders/42", (&holders[..1], 1), None, 0), text);
         assert_eq!(held("orders/42", (&holders[..1], 1), None, 1), format!("{text}; 1 waiter"));
         assert_eq!(held("orders/42", (&holders, 2), None, 3), both);
-        assert_eq!(held("orders/42", &[], None, 0), "orders/42 is being offered to the next waiter");
+        assert_eq!(held("orders/42", (&[], 0), None, 0), "orders/42 is being offered to the next waiter");
         let remaining = Some(to_wire(Duration::from_secs(24)));
         let delay = LockDelay { remaining, holder: "worker-7".to_owned(), fencing_token: 1763 };
         let text = "a is unavailable for another 24 s (delay after worker-7, token 1763); 1 waiter";
-        assert_eq!(held("a", &[], Some(&delay), 1), text);
+        assert_eq!(held("a", (&[], 0), Some(&delay), 1), text);
     }
 
     #[test]

@@ -115,7 +115,7 @@ fn cancel_during_release(is_held_until_then: bool) {
             cancel.notify_one();
             reader.await.unwrap();
             release.await.unwrap();
-            let view = locks.view(&name("a")).await.unwrap();
+            let view = locks.view(&name("a"), None).await.unwrap();
             assert_eq!((view.current, view.waiters, locks.busy()), (None, 0, (0, 0)));
         });
     });
@@ -164,7 +164,7 @@ fn a_session_that_ends_at_any_moment_blocks_nobody() {
             let grants = grants.lock().clone();
             assert!(grants.len() <= 1, "one holder at a time: {grants:?}");
             for (token, lease_id) in grants {
-                let current = locks.view(&name("a")).await.unwrap().current;
+                let current = locks.view(&name("a"), None).await.unwrap().current;
                 assert_eq!(current.map(|current| current.token), Some(token), "a reported grant is current");
                 locks.release(&name("a"), lease_id).await.unwrap();
             }
@@ -176,7 +176,7 @@ fn a_session_that_ends_at_any_moment_blocks_nobody() {
             behind.await.unwrap();
             advance(DROP_GRACE);
             assert_eq!(locks.busy(), (0, 0));
-            let view = locks.view(&name("a")).await.unwrap();
+            let view = locks.view(&name("a"), None).await.unwrap();
             assert_eq!((view.current, view.waiters), (None, 0));
             granted(acquire(&locks, &name("a"), 99, 1, Duration::ZERO).await);
         });

@@ -91,7 +91,7 @@ fn a_session_progresses_whoever_drives_it() {
                 task.await.unwrap();
             }
             release.await.unwrap();
-            let view = locks.view(&name("a")).await.unwrap();
+            let view = locks.view(&name("a"), None).await.unwrap();
             assert_eq!((view.current, view.waiters, locks.busy()), (None, 0, (0, 0)));
         });
     });

@@ -55,7 +55,7 @@ async fn assert_idle(locks: &Arc<Locks<MemoryStore>>, held: &Held) {
     assert_eq!(locks.busy(), (0, 0));
     let tokens = held.lock().0.clone();
     assert!(tokens.is_sorted_by(|one, next| one < next), "tokens rise from holder to holder: {tokens:?}");
-    let view = locks.view(&name("a")).await.unwrap();
+    let view = locks.view(&name("a"), None).await.unwrap();
     assert_eq!((view.current, view.waiters), (None, 0));
     granted(acquire(locks, &name("a"), 99, 1, std::time::Duration::ZERO).await);
 }
@@ -179,7 +179,7 @@ fn waiters_are_bounded_and_the_drain_sees_the_last_one_leave() {
             let (locks, held) = (service(limits), Held::default());
             let holder = granted(acquire(&locks, &name("a"), 1, 1, std::time::Duration::ZERO).await);
             let waiters = [2, 3].map(|number| waiter(&locks, &held, number, MINUTE));
-            let waiting = locks.view(&name("a")).await.unwrap().waiters;
+            let waiting = locks.view(&name("a"), None).await.unwrap().waiters;
             assert!(waiting <= 1, "{waiting} wait");
             let quiet = spawn({
                 let locks = locks.clone();

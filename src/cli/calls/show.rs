@@ -231,6 +231,7 @@ mod tests {
             expires_in: Some(text::to_wire(Duration::from_secs(12))),
             held_since: Some(text::to_wire(Duration::from_secs(75))),
             metadata: [("b".to_owned(), "2".to_owned()), ("a".to_owned(), "1".to_owned())].into(),
+            mode: LockMode::Exclusive.into(),
         };
         LockInfo { lock_name: name.to_owned(), holders: vec![holder], waiters: 1, ..Default::default() }
     }
@@ -261,6 +262,18 @@ mod tests {
         let text = table(&[lock], Look::PLAIN);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[1..], ["a     worker-7  7      12 s     1", "a     worker-7  8      12 s     1"]);
+        let mut shared = held("a", "worker-7");
+        shared.holders[0].mode = LockMode::Shared.into();
+        shared.holder_count = 12;
+        let text = shown("a", &GetResponse { lock: Some(shared.clone()) });
+        let first = "a is shared by worker-7 (token 7) for another 12 s and 11 more; 1 waiter\n  token     7\n  mode      shared";
+        assert!(text.starts_with(first), "{text}");
+        let text = table(&[shared], Look::PLAIN);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(
+            lines[1..],
+            ["a     worker-7 (shared)  7      12 s     1", "a     (11 more)          -      -        1"]
+        );
     }
 
     #[test]

@@ -214,7 +214,12 @@ mod tests {
         Ended {
             request: RequestId(Uuid::from_u128(number)),
             fingerprint: 7,
-            end: RequestEnd::Lease(LeaseId(Uuid::from_u128(number + 1_000_000)), LeaseEnd::Released),
+            end: RequestEnd::Lease(EndedLease {
+                lease_id: LeaseId(Uuid::from_u128(number + 1_000_000)),
+                token: None,
+                end: LeaseEnd::Released,
+                handed_on: LeaseEnd::Released,
+            }),
             at: at(second),
         }
     }

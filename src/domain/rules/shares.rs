@@ -110,8 +110,8 @@ impl Shares {
         self.offers.iter().map(|offer| offer.until).chain(ends).min()
     }
 
-    fn newest(&self) -> Option<FencingToken> {
-        self.leases.last_key_value().map(|(token, _)| *token)
+    fn oldest(&self) -> Option<FencingToken> {
+        self.leases.first_key_value().map(|(token, _)| *token)
     }
 
     fn check(&self) {
@@ -294,7 +294,7 @@ impl Turn<'_> {
     /// A classic client has the lock: what is shared is revoked.
     pub(super) fn revoke_shares(&mut self) {
         for _ in 0..SHARED_ENDS_PER_TURN {
-            let Some(token) = self.lock.shares.as_ref().and_then(|shares| shares.newest()) else { break };
+            let Some(token) = self.lock.shares.as_ref().and_then(|shares| shares.oldest()) else { break };
             self.end_share(token, LeaseEnd::Revoked, self.now);
         }
         let offers = self.lock.shares.as_ref().map(|shares| shares.offers.clone()).unwrap_or_default();

@@ -72,7 +72,7 @@ impl Bench {
     }
 
     async fn view(&self) -> LockView {
-        self.locks.view(&self.name).await.unwrap()
+        self.locks.view(&self.name, None).await.unwrap()
     }
 
     fn pass(&self, span: Duration) {

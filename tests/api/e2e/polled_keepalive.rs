@@ -104,7 +104,7 @@ async fn a_stream_that_the_server_ends_is_no_disconnect() {
     // The client does not read, so the stream is not polled again before its connection ends.
     bench.locks.end_streams();
     drop(bench.messages);
-    assert!(bench.locks.view(&name(0)).await.unwrap().current.is_some(), "the lease is not revoked");
+    assert!(bench.locks.view(&name(0), None).await.unwrap().current.is_some(), "the lease is not revoked");
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn a_stream_that_its_client_ends_is_a_disconnect_even_during_a_drain() {
     bench.attach(1).await;
     bench.locks.drain();
     drop(bench.messages);
-    assert_eq!(bench.locks.view(&name(0)).await.unwrap().current, None);
+    assert_eq!(bench.locks.view(&name(0), None).await.unwrap().current, None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -208,7 +208,7 @@ async fn many_leases_are_revoked_in_parts() {
         async move {
             let mut held = 0;
             for handle in 0..LEASES {
-                held += usize::from(locks.view(&name(handle)).await.unwrap().current.is_some());
+                held += usize::from(locks.view(&name(handle), None).await.unwrap().current.is_some());
             }
             held
         }

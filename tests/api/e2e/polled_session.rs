@@ -135,7 +135,7 @@ impl Bench {
     }
 
     async fn view(&self, lock: &str) -> LockView {
-        self.locks.view(&name(lock)).await.unwrap()
+        self.locks.view(&name(lock), None).await.unwrap()
     }
 }
 

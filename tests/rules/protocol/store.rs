@@ -193,7 +193,7 @@ impl Store {
                     let attempt = Attempt { request: number(request.0), number: *attempt };
                     caused.hints.push((number(replica.0), attempt));
                 }
-                Effect::Granted => {
+                Effect::Granted(_) => {
                     let lease = self.memory.lock.lease().expect("a granted lease is current");
                     caused.granted = Some((number(lease.request.0), lease.token.get()));
                 }

@@ -1,12 +1,13 @@
 //! Shared leases: readers together, writers alone.
 
-use crate::bench::*;
+use crate::bench::{Bench, Harness, TTL, acquire, granted, try_acquire};
 use fencepost::testing::domain::{
     command::{Acquire, Command},
     lease::{LeaseEnd, Mode, Terms},
     name::Reason,
     outcome::{
-        AcquireOutcome, Fate, Grant, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, SharedView, TokenStatus,
+        AcquireOutcome, Fate, Gone, Grant, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, SharedView,
+        TokenStatus,
     },
 };
 
@@ -79,7 +80,7 @@ pub(crate) async fn each_reader_has_a_lease_of_its_own(bench: &Bench<impl Harnes
     assert_eq!(bench.request(acquire(4)).await, AcquireOutcome::Queued);
     bench.pass(TTL / 2).await;
     for (grant, end) in [(grants[1], LeaseEnd::Revoked), (grants[2], LeaseEnd::Expired)] {
-        let lost = gone(Fate::Ended(end), Some(grants[0].token));
+        let lost = Gone { fate: Fate::Ended(end), successor: Some(grants[0].token) };
         assert_eq!(renew(grant).await, RenewOutcome::Lost(lost));
         assert_eq!(bench.run::<ReleaseOutcome>(Command::Release(grant.lease_id)).await, ReleaseOutcome::Gone(lost));
     }

@@ -6,7 +6,7 @@ use fencepost::testing::{
         command::{Acquire, Candidate, Command, Outcome},
         features::Features,
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
-        lease::{Delays, LeaseEnd, MaxHold, Terms},
+        lease::{Delays, LeaseEnd, MaxHold, Mode, Terms},
         name::{Holder, LockName, Metadata, Reason},
         outcome::{
             AcquireOutcome, ClassicHold, Contention, DelayView, Fate, Gone, Grant, HolderView, LockView,

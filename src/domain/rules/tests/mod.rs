@@ -96,7 +96,6 @@ impl Bench {
             max_hold: None,
             mode: Mode::Exclusive,
             delays: None,
-            mode: Default::default(),
             leases: 0,
             call_id: 1,
             replica: 0,

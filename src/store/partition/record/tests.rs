@@ -8,9 +8,9 @@ use super::{
 use crate::{
     domain::{
         binding::Binding,
-        ended::{Ended, RequestEnd},
+        ended::{Ended, EndedLease, RequestEnd},
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-        lease::{Delays, Lease, LeaseEnd, MaxHold, Terms},
+        lease::{Delays, Lease, LeaseEnd, MaxHold, Mode, Terms},
         limits::{CALLS_PER_ATTEMPT_MAX, HOLDER_BYTES_MAX, LOCK_NAME_BYTES_MAX, METADATA_BYTES_MAX, TOKEN_END},
         name::{Holder, Metadata},
         rules::{Delay, Lock, Tombstone},
@@ -133,8 +133,8 @@ fn a_record_with_delays_has_layout_2() {
     assert_eq!(lock::decode(&record).unwrap().delay(), Some(&delay()));
     let name = LockName::new("orders/42").unwrap();
     let raised = with_tokens(&Key::of_lock(&name), &record, |token| Some(token + 1)).unwrap().unwrap();
-    let token = FencingToken::new(delay().token.get() + 1).unwrap();
-    assert_eq!(lock::decode(&raised).unwrap().delay(), Some(&Delay { token, ..delay() }));
+    let raised = lock::decode(&raised).unwrap();
+    assert_eq!(raised.delay(), Some(&delay_of(token(delay().token.get() + 1))));
     assert_eq!(with_tokens(&Key::of_lock(&name), &record, |_| None).unwrap(), None);
 }
 
@@ -144,10 +144,14 @@ fn of_lease(number: u128, token: Option<FencingToken>) -> RequestEnd {
 }
 
 fn delay() -> Delay {
-    let end = of_lease(4, Some(token(5)));
+    delay_of(token(5))
+}
+
+fn delay_of(token: FencingToken) -> Delay {
+    let end = of_lease(4, Some(token));
     Delay {
         ended: Ended { request: RequestId(id(1)), fingerprint: 7, end, at: StoreTime::from_micros(8) },
-        token: token(5),
+        token,
         holder: Holder::new("worker-7".into()).unwrap(),
         delays: Delays { min_hold: Duration::from_secs(3_600), lock_delay: Duration::from_secs(60) },
         held_until: StoreTime::from_micros(9),
@@ -231,7 +235,9 @@ fn what_cannot_be_a_record_is_refused_in_words() {
     }
     assert_eq!(ended::decode(&[LAYOUT]), Ok(Vec::new()));
     assert!(matches!(ended::decode(&[LAYOUT, 0x0a, 0]), Err(RecordError::Field(FieldError::Broken("end", _)))));
-    for key in [&b""[..], b"x", b"e1234567", b"e123456789", b"l\xff"] {
+    for key in
+        [&b""[..], b"x", b"h", b"ha\x00123456789012345", b"ha1234567890123456", b"e1234567", b"e123456789", b"l\xff"]
+    {
         assert_eq!(Key::decode(key), Err(RecordError::UnknownKey), "{key:?}");
     }
     assert!(
@@ -312,15 +318,18 @@ proptest! {
     #[test]
     fn ended_requests_come_back_in_order(entries in prop::collection::vec(some_entry(), 0..8)) {
         let mut record = vec![LAYOUT];
-        for Entry { name, ended, token } in &entries {
-            ended::append(&mut record, name, ended, *token);
+        for Entry { name, ended } in &entries {
+            ended::append(&mut record, name, ended);
         }
         prop_assert_eq!(ended::decode(&record), Ok(entries));
     }
 
     #[test]
-    fn keys_come_back(name in "\\PC{1,100}", number: u64) {
+    fn keys_come_back(name in "\\PC{1,100}", number: u64, grant_id in some_id()) {
         let name = LockName::new(name).unwrap();
+        let grant_id = GrantId(grant_id);
+        let share = Key::of_share(&name, grant_id);
+        prop_assert_eq!(Key::decode(&share), Ok(Key::Share(name.clone(), grant_id)));
         prop_assert_eq!(Key::decode(&Key::of_lock(&name)), Ok(Key::Lock(name)));
         prop_assert_eq!(Key::decode(&Key::of_ended(number)), Ok(Key::Ended(number)));
     }
@@ -335,16 +344,28 @@ proptest! {
         let raise = |token: u64| Some((token + 7).min(TOKEN_END - 1));
         let record = encoded(&Lock::kept(Some(lease.clone()), tombstones.clone()));
         let token = raised(lease.token);
-        let expected = encoded(&Lock::kept(Some(Lease { token, ..lease }), tombstones));
+        let expected = encoded(&Lock::kept(Some(Lease { token, ..lease.clone() }), tombstones));
         let name = LockName::new("orders/42").unwrap();
         prop_assert_eq!(with_tokens(&Key::of_lock(&name), &record, raise).unwrap(), Some(expected));
         prop_assert_eq!(with_tokens(&Key::of_lock(&name), &record, |_| None).unwrap(), None);
         let mut ended = vec![LAYOUT];
-        for Entry { name, ended: end, token } in &entries {
-            ended::append(&mut ended, name, end, *token);
+        for Entry { name, ended: end } in &entries {
+            ended::append(&mut ended, name, end);
         }
         let renumbered = with_tokens(&Key::of_ended(3), &ended.into(), raise).unwrap().unwrap();
-        let of_leases = entries.into_iter().map(|entry| Entry { token: entry.token.map(raised), ..entry });
+        let of_leases = entries.into_iter().map(|mut entry| {
+            if let RequestEnd::Lease(lease) = &mut entry.ended.end {
+                lease.token = lease.token.map(raised);
+            }
+            entry
+        });
         prop_assert_eq!(ended::decode(&renumbered).unwrap(), of_leases.collect::<Vec<_>>());
+        let shared = Lease { terms: Terms { mode: Mode::Shared, ..lease.terms.clone() }, ..lease };
+        let (key, record) = (Key::of_share(&name, shared.grant_id), lock::encode_share(&shared, shared.expires_at));
+        prop_assert_eq!(lock::decode_share(&record, shared.grant_id), Ok(shared.clone()));
+        let renumbered = with_tokens(&key, &record, raise).unwrap().unwrap();
+        let token = raised(shared.token);
+        prop_assert_eq!(lock::decode_share(&renumbered, shared.grant_id), Ok(Lease { token, ..shared }));
+        prop_assert_eq!(with_tokens(&key, &record, |_| None).unwrap(), None);
     }
 }

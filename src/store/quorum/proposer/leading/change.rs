@@ -337,7 +337,7 @@ mod tests {
             lead.submit(acquires(number, from, lead.time(now)), now, &exit);
         }
         let name = LockName::new("lock").unwrap();
-        let waiters = |lead: &Lead, now| lead.locks.find(&name, 0).unwrap().lock.view(lead.time(now)).waiters;
+        let waiters = |lead: &Lead, now| lead.locks.find(&name, 0).unwrap().lock.view(lead.time(now), None).waiters;
         let later = now.after(REPLICA_GONE - Duration::from_micros(1));
         lead.hear_of([], later, &exit);
         assert!(!lead.apply_due_timers(later, &exit));

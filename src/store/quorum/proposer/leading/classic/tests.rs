@@ -375,7 +375,7 @@ fn a_waiter_that_is_presented_to_a_new_leader_gets_the_lock_after_a_step() {
     assert_eq!(bench.holder(), None);
     bench.settle();
     assert_eq!((bench.holder(), bench.key()), (Some(1), Some(value(1))));
-    assert_eq!(bench.lead.locks.find(&name(), 0).unwrap().lock.view(bench.lead.time(bench.now)).waiters, 1);
+    assert_eq!(bench.lead.locks.find(&name(), 0).unwrap().lock.view(bench.lead.time(bench.now), None).waiters, 1);
 }
 
 #[test]
