@@ -7,7 +7,7 @@ use crate::domain::{
     command::Effect,
     ids::{GrantId, LeaseId, RequestId},
     lease::{Lease, LeaseEnd, Mode},
-    limits::{CLAIM_WINDOW, HOLDERS_MAX, HOLDERS_SHOWN, OFFERS_MAX, SHARED_ENDS_PER_TURN},
+    limits::{CLAIM_WINDOW, ENDED_MEMORY, HOLDERS_MAX, HOLDERS_SHOWN, OFFERS_MAX, SHARED_ENDS_PER_TURN},
     outcome::SharedView,
     queue::WaiterState,
     time::StoreTime,
@@ -91,10 +91,11 @@ impl Shares {
         Some(changed)
     }
 
-    /// Repairs times after the clock stepped back. Looks at each lease, but only if it did.
-    fn heal(&mut self, now: StoreTime) {
+    /// Repairs times after the clock stepped back, and notes what it changes. Looks at each lease, but only if it did.
+    fn heal(&mut self, now: StoreTime, changed: &mut Vec<(FencingToken, GrantId)>) {
         if now < self.seen {
             for (token, lease) in &mut self.leases {
+                changed.push((*token, lease.grant_id));
                 let healed = lease.healed_end(now);
                 let before = std::mem::replace(&mut lease.expires_at, healed);
                 self.ends.remove(&(before, *token));
@@ -200,9 +201,11 @@ impl Shares {
     }
 }
 
-/// The lease that ended last, after this one has. Among readers, an older lease may end after a newer one.
+/// The lease that ended last, after this one has. Among readers, an older lease may end after a newer one, whose token is
+/// the highest then, as long as it is remembered.
 fn last_of(last: Option<LastLease>, lease: &Lease, end: LeaseEnd, at: StoreTime) -> LastLease {
-    let token = last.map_or(lease.token, |last| last.token.max(lease.token));
+    let remembered = last.filter(|last| at < last.at.after(ENDED_MEMORY));
+    let token = remembered.map_or(lease.token, |last| last.token.max(lease.token));
     // mutant: reader hides how the writer ended
     let end = lease.previous_end.map_or(end, |before| before.worse(end));
     LastLease { token, end, at }
@@ -268,8 +271,9 @@ impl Turn<'_> {
     /// Ends shared leases whose time is over, and their offers.
     pub(super) fn apply_time_to_shares(&mut self) {
         let now = self.now;
-        let Some(shares) = &mut self.lock.shares else { return };
-        shares.heal(now);
+        let Lock { shares, changed_shares, .. } = &mut *self.lock;
+        let Some(shares) = shares else { return };
+        shares.heal(now, changed_shares);
         for _ in 0..SHARED_ENDS_PER_TURN {
             let due = self.lock.shares.as_ref().and_then(|shares| shares.ends.first().copied());
             let Some((at, token)) = due.filter(|(at, _)| *at <= now) else { break };

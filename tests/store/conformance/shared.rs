@@ -71,14 +71,14 @@ pub(crate) async fn a_reader_never_overtakes_a_writer_that_waits(bench: &Bench<i
 
 pub(crate) async fn each_reader_has_a_lease_of_its_own(bench: &Bench<impl Harness>) {
     let Some(grants) = readers(bench, 1..4).await else { return };
-    bench.pass(TTL / 2).await;
+    bench.pass(TTL * 3 / 4).await;
     let renew =
         async |grant: Grant| bench.run::<RenewOutcome>(Command::Renew { lease_id: grant.lease_id, ttl: None }).await;
     assert!(matches!(renew(grants[0]).await, RenewOutcome::Renewed(it) if it.left == TTL));
     let force = Command::ForceRelease { expected: grants[1].token, reason: Reason::new("a test".into()).unwrap() };
     assert!(matches!(bench.run(force).await, RevokeOutcome::Revoked(_)));
     assert_eq!(bench.request(acquire(4)).await, AcquireOutcome::Queued);
-    bench.pass(TTL / 2).await;
+    bench.pass(TTL / 4).await;
     for (grant, end) in [(grants[1], LeaseEnd::Revoked), (grants[2], LeaseEnd::Expired)] {
         let lost = Gone { fate: Fate::Ended(end), successor: Some(grants[0].token) };
         assert_eq!(renew(grant).await, RenewOutcome::Lost(lost));
