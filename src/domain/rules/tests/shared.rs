@@ -225,3 +225,13 @@ fn a_journal_is_told_of_the_readers_whose_leases_a_turn_changed() {
     bench.pass(secs(3)).write(W).granted();
     assert_eq!(bench.changed_shares, [of(b)], "an exclusive lease is no share");
 }
+
+/// Found by the oracle.
+#[test]
+fn a_journal_is_told_of_the_readers_whose_leases_a_clock_that_stepped_back_cut() {
+    let (mut bench, [a, b]) = Bench::held_by_readers([A, B]);
+    bench.step_back(secs(3_600)).apply_time();
+    assert_eq!(bench.changed_shares, [(a.token, a.grant_id), (b.token, b.grant_id)]);
+    bench.apply_time();
+    assert_eq!(bench.changed_shares, []);
+}
