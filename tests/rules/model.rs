@@ -282,10 +282,8 @@ fn rules_match_the_oracle_for_a_queue_of_readers_and_writers() {
         give_up(1, 1),
         acquire(10, 1),
         RELEASE,
-        Step::Release { lease: 1 },
         Step::ToEdge,
         Step::Pass(SECOND),
-        Step::ApplyTime,
     ];
     let alphabet = of_calls.chain(rest).collect();
     Model { name: "a queue of readers and writers", start, alphabet, waiters_max: 5, depth: 6 }.explore();
@@ -320,7 +318,7 @@ fn rules_match_the_oracle_for_commands_on_shared_leases() {
         Step::Pass(2 * SECOND),
         Step::Back(2 * SECOND),
     ];
-    Model { name: "commands on shared leases", start, alphabet, waiters_max: 2, depth: 6 }.explore();
+    Model { name: "commands on shared leases", start, alphabet, waiters_max: 2, depth: 5 }.explore();
 }
 
 #[test]

@@ -57,3 +57,21 @@ fn a_call_of_another_replica_is_woken_and_claims_itself() {
     assert_eq!(bench.release_to(&held, B, 1), None);
     assert_eq!(bench.woken(), [(B, 1)]);
 }
+
+#[test]
+fn each_of_several_readers_is_granted_the_lock_or_woken() {
+    for request in [B, C] {
+        let (mut bench, held) = Bench::held_with_waiters(&[]);
+        for reader in [B, C] {
+            assert_eq!(bench.read(reader), AcquireOutcome::Queued);
+        }
+        let outcome = bench.release_to(&held, request, 1);
+        let granted = outcome.map(|outcome| (request, outcome.granted()));
+        for (reader, attempt) in [(B, 1), (C, 1)] {
+            let is_granted = granted.is_some_and(|(request, _)| request == reader);
+            assert_ne!(is_granted, bench.woken().contains(&(reader, attempt)), "{reader}");
+        }
+        let again = [B, C].map(|reader| (reader, bench.claim(reader, 1).granted()));
+        assert!(granted.is_none_or(|granted| again.contains(&granted)), "the same lease");
+    }
+}

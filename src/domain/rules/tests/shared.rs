@@ -225,3 +225,30 @@ fn a_journal_is_told_of_the_readers_whose_leases_a_turn_changed() {
     bench.pass(secs(3)).write(W).granted();
     assert_eq!(bench.changed_shares, [of(b)], "an exclusive lease is no share");
 }
+
+/// Found by the oracle.
+#[test]
+fn a_journal_is_told_of_the_readers_whose_leases_a_clock_that_stepped_back_cut() {
+    let (mut bench, [a, b]) = Bench::held_by_readers([A, B]);
+    bench.step_back(secs(3_600)).apply_time();
+    assert_eq!(bench.changed_shares, [(a.token, a.grant_id), (b.token, b.grant_id)]);
+    bench.apply_time();
+    assert_eq!(bench.changed_shares, []);
+}
+
+#[test]
+fn a_lease_that_a_leader_granted_whose_clock_was_ahead_lasts_for_its_ttl_and_no_more() {
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let mut ahead = Bench { mode, ..Bench::new() };
+        let grant = ahead.pass(secs(3_600)).acquire(A, 1).granted();
+        let lease = ahead.lock.lease_of(grant.token).unwrap().clone();
+        let mut bench = Bench::new();
+        match mode {
+            Mode::Exclusive => bench.lock = Lock::kept(Some(lease), vec![]),
+            Mode::Shared => bench.lock.keep_shared(lease),
+        }
+        bench.apply_time();
+        bench.pass(TTL).apply_time();
+        assert_eq!(bench.ends(), [LeaseEnd::Expired], "{mode:?}");
+    }
+}

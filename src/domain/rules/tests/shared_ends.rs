@@ -131,6 +131,24 @@ fn readers_expire_in_the_order_of_time_each_at_its_own() {
     assert_eq!(bench.pass(secs(10) - MICRO).acquire(A, 2), AcquireOutcome::Ended);
 }
 
+/// Found by the oracle: the end of an older lease brought the token back.
+#[test]
+fn a_newer_token_that_is_forgotten_stays_forgotten_when_an_older_reader_ends() {
+    for is_noticed in [true, false] {
+        let (mut bench, [a, b]) = Bench::held_by_readers([A, B]);
+        bench.release(&b);
+        bench.pass(secs(10));
+        let status = |bench: &Bench| [a, b].map(|grant| bench.status(grant.token));
+        assert_eq!(status(&bench), [TokenStatus::Current, TokenStatus::Unknown]);
+        bench.pass(TTL - secs(10));
+        if is_noticed {
+            bench.apply_time();
+        }
+        assert_eq!(bench.view().newest_token, Some(a.token));
+        assert_eq!(status(&bench), [TokenStatus::Ended, TokenStatus::Unknown]);
+    }
+}
+
 #[test]
 fn dropped_waiters_and_readers_end_in_the_order_of_time() {
     let mut bench = Bench::new();
