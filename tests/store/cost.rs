@@ -138,7 +138,7 @@ fn metadata_costs_at_most_4_times_its_size() {
 }
 
 #[test]
-fn a_lease_and_a_waiting_call_cost_less_than_two_kilobytes() {
+fn a_lease_and_a_waiting_call_cost_at_most_two_kilobytes() {
     const COUNT: usize = 10_000;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let _inside = runtime.enter();
@@ -162,7 +162,7 @@ fn a_lease_and_a_waiting_call_cost_less_than_two_kilobytes() {
     });
     let per_waiter = waited.bytes_current / COUNT as i64;
     println!("bytes: {per_lease} per lease, {per_waiter} per waiting call (without the transport)");
-    assert!(per_lease < 2_048 && per_waiter < 2_048, "{per_lease} {per_waiter}");
+    assert!(per_lease <= 2_048 && per_waiter <= 2_048, "{per_lease} {per_waiter}");
 }
 
 const SERVER: ServerId = ServerId([7; 12]);

@@ -1,13 +1,7 @@
 //! Records of a partition: what nodes kept may be of another version, or damaged.
 
-use fencepost::testing::{
-    domain::ids::GrantId,
-    store::partition::record::{Key, ended, lock},
-};
-use uuid::Uuid;
-
-/// Of the shared lease among the seeds.
-const GRANT: GrantId = GrantId(Uuid::from_u128(0x0ea8_5d06_5d6b_4f61_8a5f_1f5e_5c1c_0b11));
+use crate::seeds::GRANT;
+use fencepost::testing::store::partition::record::{Key, ended, lock};
 
 /// Any bytes as a key or a record: each decoder decodes or refuses them. What is decoded is encoded to the same again.
 pub fn record(bytes: &[u8]) {

@@ -23,6 +23,9 @@ use prost::Message;
 use std::{env, fs, path::Path, time::Duration};
 use uuid::Uuid;
 
+/// The grant id of the shared lease among the records.
+pub const GRANT: GrantId = GrantId(Uuid::from_u128(0x0ea8_5d06_5d6b_4f61_8a5f_1f5e_5c1c_0b11));
+
 /// Writes the seeds to the directory in `FENCEPOST_FUZZ_SEEDS`, if it is set: libFuzzer reads files.
 pub fn write(seeds: &[Vec<u8>]) {
     let Some(directory) = env::var_os("FENCEPOST_FUZZ_SEEDS") else { return };
@@ -133,7 +136,7 @@ fn text(number: u8, text: &str) -> Vec<u8> {
 
 /// Records and keys of a partition. The first byte is the kind: 0 for a lock, 1 for ended requests, 2 for a key.
 pub fn records() -> Vec<Vec<u8>> {
-    let (id, until) = (Uuid::from_u128(0x0ea8_5d06_5d6b_4f61_8a5f_1f5e_5c1c_0b11), StoreTime::from_micros(1 << 50));
+    let (id, until) = (GRANT.0, StoreTime::from_micros(1 << 50));
     let call = Call { request: RequestId(id), attempt: 2, id: CallId(1) };
     let name = LockName::new(NAME).expect("it is a name");
     let metadata = Metadata::new([("k".to_owned(), "v".to_owned())]).expect("it is short");

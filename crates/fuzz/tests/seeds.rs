@@ -79,6 +79,7 @@ fn each_seeded_record_decodes() {
         let decodes = match kind {
             0 => lock::decode(bytes).is_ok(),
             1 => ended::decode(bytes).is_ok_and(|entries| entries.len() == 4),
+            3 => lock::decode_share(bytes, seeds::GRANT).is_ok(),
             _ => Key::decode(bytes).is_ok(),
         };
         assert!(decodes, "{kind} {bytes:x?}");

@@ -31,7 +31,7 @@ use super::{
     time::StoreTime,
     token::{FencingToken, Sequencer},
 };
-use shares::Shares;
+use shares::{ChangedShares, Shares};
 use std::time::Duration;
 
 /// The state of one lock.
@@ -46,8 +46,8 @@ pub struct Lock {
     /// The lock is unavailable, although nobody holds it.
     delay: Option<Box<Delay>>,
     shares: Option<Box<Shares>>,
-    /// The shared leases that turns changed, for who keeps them.
-    changed_shares: Vec<(FencingToken, GrantId)>,
+    /// The shared leases that turns changed, for who keeps them. In a box, so that other locks do not pay for it.
+    changed_shares: Option<Box<ChangedShares>>,
 }
 
 /// An offer of the lock to a waiter. It is not a lease: it has no token, and leaves no trace when it lapses.

@@ -15,6 +15,10 @@ use crate::domain::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The shared leases that changed: their tokens, and the grant ids under which they are kept.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ChangedShares(Vec<(FencingToken, GrantId)>);
+
 /// The shared leases of a lock, and the offers of such.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shares {
@@ -91,19 +95,23 @@ impl Shares {
         Some(changed)
     }
 
-    /// Repairs times after the clock stepped back, and notes what it changes. Looks at each lease, but only if it did.
-    fn heal(&mut self, now: StoreTime, changed: &mut Vec<(FencingToken, GrantId)>) {
+    /// Repairs times after the clock stepped back, and returns what it changed. Looks at each lease, but only if it did.
+    fn heal(&mut self, now: StoreTime) -> Vec<(FencingToken, GrantId)> {
+        let mut changed = Vec::new();
         if now < self.seen {
             for (token, lease) in &mut self.leases {
-                changed.push((*token, lease.grant_id));
                 let healed = lease.healed_end(now);
                 let before = std::mem::replace(&mut lease.expires_at, healed);
-                self.ends.remove(&(before, *token));
-                self.ends.insert((lease.expires_at, *token));
+                if before != healed {
+                    changed.push((*token, lease.grant_id));
+                    self.ends.remove(&(before, *token));
+                    self.ends.insert((healed, *token));
+                }
             }
             self.offers.iter_mut().for_each(|offer| offer.until = offer.until.min(now.after(CLAIM_WINDOW)));
         }
         self.seen = now;
+        changed
     }
 
     fn next_due(&self) -> Option<StoreTime> {
@@ -135,12 +143,19 @@ impl Lock {
 
     /// Adds a shared lease that another leader granted.
     pub fn keep_shared(&mut self, lease: Lease) {
-        self.shares.get_or_insert_default().insert(lease);
+        let shares = self.shares.get_or_insert_default();
+        // Its clock may have been ahead: the first turn looks at each lease.
+        shares.seen = StoreTime::from_micros(u64::MAX);
+        shares.insert(lease);
     }
 
     /// The shared leases that turns granted, changed or ended since it was last asked.
     pub fn take_changed_shares(&mut self) -> Vec<(FencingToken, GrantId)> {
-        std::mem::take(&mut self.changed_shares)
+        self.changed_shares.take().map_or_else(Vec::new, |changed| changed.0)
+    }
+
+    fn share_changed(&mut self, token: FencingToken, grant_id: GrantId) {
+        self.changed_shares.get_or_insert_default().0.push((token, grant_id));
     }
 
     /// Whether a request of this mode could be granted or offered the lock now, as far as leases, offers and delays go.
@@ -213,7 +228,7 @@ fn last_of(last: Option<LastLease>, lease: &Lease, end: LeaseEnd, at: StoreTime)
 
 impl Turn<'_> {
     pub(super) fn grant_shared(&mut self, lease: Lease) {
-        self.lock.changed_shares.push((lease.token, lease.grant_id));
+        self.lock.share_changed(lease.token, lease.grant_id);
         let shares = self.lock.shares.get_or_insert_default();
         shares.seen = self.now;
         shares.insert(lease);
@@ -251,16 +266,15 @@ impl Turn<'_> {
         token: FencingToken,
         change: impl FnOnce(&mut Lease) -> R,
     ) -> Option<R> {
-        let shares = self.lock.shares.as_mut()?;
-        let grant_id = shares.of_token(token)?.grant_id;
-        self.lock.changed_shares.push((token, grant_id));
-        shares.change(token, change)
+        let grant_id = self.lock.shares.as_ref()?.of_token(token)?.grant_id;
+        self.lock.share_changed(token, grant_id);
+        self.lock.shares.as_mut()?.change(token, change)
     }
 
     /// Ends a shared lease. The caller promotes.
     pub(super) fn end_share(&mut self, token: FencingToken, end: LeaseEnd, at: StoreTime) {
         let Some(lease) = self.lock.shares.as_mut().and_then(|shares| shares.remove(token)) else { return };
-        self.lock.changed_shares.push((token, lease.grant_id));
+        self.lock.share_changed(token, lease.grant_id);
         let last = last_of(self.lock.last, &lease, end, at);
         self.lock.ended.push(ended(&lease, end, &last));
         self.lock.last = Some(last);
@@ -271,9 +285,10 @@ impl Turn<'_> {
     /// Ends shared leases whose time is over, and their offers.
     pub(super) fn apply_time_to_shares(&mut self) {
         let now = self.now;
-        let Lock { shares, changed_shares, .. } = &mut *self.lock;
-        let Some(shares) = shares else { return };
-        shares.heal(now, changed_shares);
+        let Some(shares) = &mut self.lock.shares else { return };
+        for (token, grant_id) in shares.heal(now) {
+            self.lock.share_changed(token, grant_id);
+        }
         for _ in 0..SHARED_ENDS_PER_TURN {
             let due = self.lock.shares.as_ref().and_then(|shares| shares.ends.first().copied());
             let Some((at, token)) = due.filter(|(at, _)| *at <= now) else { break };
