@@ -15,8 +15,8 @@ pub enum AcquireError {
     Contended {
         /// The lock's name.
         name: String,
-        /// The holders; empty while the lock is offered to the next waiter, and with a delay. One, or the oldest of those
-        /// that share it: at most 8.
+        /// The holders; empty while the lock is offered to the next waiter, and with a delay. One, or the oldest of
+        /// those that share it: at most 8.
         holders: Vec<Holder>,
         /// The number of waiters.
         waiters: u32,
@@ -28,8 +28,8 @@ pub enum AcquireError {
     TimedOut {
         /// The lock's name.
         name: String,
-        /// The holders; empty while the lock is offered to the next waiter, and with a delay. One, or the oldest of those
-        /// that share it: at most 8.
+        /// The holders; empty while the lock is offered to the next waiter, and with a delay. One, or the oldest of
+        /// those that share it: at most 8.
         holders: Vec<Holder>,
         /// The number of other waiters.
         waiters: u32,
