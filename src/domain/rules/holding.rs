@@ -18,13 +18,13 @@ impl Turn<'_> {
     /// Releases a lease and offers the lock to the next waiter. Ends the `lock_delay` after a lease that has ended.
     pub(super) fn release(&mut self, lease_id: LeaseId) -> ReleaseOutcome {
         self.apply_time();
-        // mutant: release without the lease id
-        let shared = self.lasting_share(lease_id).map(|lease| lease.token);
-        if let Some(token) = shared {
+        if let Some(token) = self.lasting_share(lease_id).map(|lease| lease.token) {
             self.end_share(token, LeaseEnd::Released, self.now);
+            // mutant: reader hands nothing over
             self.promote();
             return ReleaseOutcome::Released;
         }
+        // mutant: release without the lease id
         if self.held(lease_id).is_none() {
             let gone = self.gone(lease_id);
             self.end_lock_delay(lease_id);

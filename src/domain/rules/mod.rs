@@ -164,8 +164,8 @@ impl Lock {
         exclusive.or_else(|| self.shares.as_ref()?.of_token(token))
     }
 
-    /// Whether a new request of this mode would be granted, as far as turns have been run. A repeat of a request that is
-    /// queued or has a lease is none of these.
+    /// Whether a new request of this mode would be granted, as far as turns have been run. A repeat of a request that
+    /// is queued or has a lease is none of these.
     pub fn would_grant(&self, mode: Mode) -> bool {
         self.has_room(mode) && self.queue.is_none()
     }

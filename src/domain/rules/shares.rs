@@ -95,7 +95,7 @@ impl Shares {
         Some(changed)
     }
 
-    /// Repairs times after the clock stepped back, and returns what it changed. Looks at each lease, but only if it did.
+    /// Repairs times after the clock stepped back, and returns what it changed. Only then it looks at each lease.
     fn heal(&mut self, now: StoreTime) -> Vec<(FencingToken, GrantId)> {
         let mut changed = Vec::new();
         if now < self.seen {
@@ -216,8 +216,8 @@ impl Shares {
     }
 }
 
-/// The lease that ended last, after this one has. Among readers, an older lease may end after a newer one, whose token is
-/// the highest then, as long as it is remembered.
+/// The lease that ended last, after this one has. Among readers, an older lease may end after a newer one, whose token
+/// is the highest then, as long as it is remembered.
 fn last_of(last: Option<LastLease>, lease: &Lease, end: LeaseEnd, at: StoreTime) -> LastLease {
     let remembered = last.filter(|last| at < last.at.after(ENDED_MEMORY));
     let token = remembered.map_or(lease.token, |last| last.token.max(lease.token));

@@ -50,6 +50,7 @@ at_marks! {
     "reader overtakes writer", "a writer starves among readers (minio #2629)", Operand("true"), [Units, Model];
     "reader hides how the writer ended", "a writer does not hear that the one before died", Value("end"),
         [Units, Model];
+    "reader hands nothing over", "a writer waits although the last reader has gone", Drop, [Units, Model];
     "reader never expires", "a dead reader keeps writers out for ever", Drop, [Units, Model];
     "overdue reader renews", "a lease is revived that others may have seen end", Condition("false"), [Units];
     "delay never ends", "a lock is unavailable for ever", Drop, [Units, Model];
