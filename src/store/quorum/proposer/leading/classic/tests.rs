@@ -7,7 +7,7 @@ use crate::{
     domain::{
         command::{Acquire, Candidate, Command, Outcome},
         ids::{Call, CallId, GrantId, LeaseId, RequestId},
-        lease::{Delays, LeaseEnd, Terms},
+        lease::{Delays, LeaseEnd, Mode, Terms},
         limits::COMMAND_WINDOW,
         name::{Holder, Metadata},
         outcome::{AcquireOutcome, Fate, Gone, ReleaseOutcome, RenewOutcome},
@@ -67,16 +67,8 @@ fn name() -> LockName {
 
 fn acquire(number: u128, wait: bool) -> Acquire {
     let id = Uuid::from_u128(number);
-    let terms = Terms {
-        fingerprint: 7,
-        ttl: TTL,
-        holder: Holder::default(),
-        metadata: Metadata::default(),
-        min_token: 0,
-        max_hold: None,
-        delays: None,
-        mode: Default::default(),
-    };
+    let (holder, metadata, mode) = (Holder::default(), Metadata::default(), Mode::Exclusive);
+    let terms = Terms { fingerprint: 7, ttl: TTL, holder, metadata, min_token: 0, max_hold: None, delays: None, mode };
     let candidate = Candidate { lease_id: LeaseId(id), grant_id: GrantId(id), attachment: None };
     Acquire { call: Call { request: RequestId(id), attempt: 1, id: CallId(1) }, terms, wait, candidate }
 }
