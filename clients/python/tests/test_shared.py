@@ -58,7 +58,8 @@ def test_a_reader_waits_behind_a_writer_that_waits(client: Client, other: Client
     written = writer.result(PATIENCE)
     assert client.get(name).waiters == 1
     written.release()
-    assert held.token < written.token < reader.result(PATIENCE).token
+    with reader.result(PATIENCE) as following:
+        assert held.token < written.token < following.token
 
 
 @pytest.mark.parametrize("option", ["min_hold", "lock_delay"])
