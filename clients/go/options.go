@@ -38,6 +38,7 @@ type acquireOptions struct {
 	maxHold    *time.Duration
 	minHold    time.Duration
 	lockDelay  time.Duration
+	shared     bool
 	onAtRisk   func()
 	onPosition func(int)
 }
@@ -106,6 +107,14 @@ func WithLockDelay(lockDelay time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.lockDelay = lockDelay }
 }
 
+// WithShared shares the lock with all others that ask for it so (readers), and excludes only those that do not
+// (writers). A reader never overtakes a writer that waits: a task that holds the lock and asks for it once more while a
+// writer waits, waits for itself until its wait is over. Tokens rise with each grant, of readers too: readers that
+// write next to each other must not be compared by the plain guards. All servers have to know it, as with
+// [WithMaxHold]. Not with [WithMinHold] and [WithLockDelay], and not in [Client.AcquireAll], [Client.TryAll] and
+// [Client.Lead].
+func WithShared() AcquireOption { return func(o *acquireOptions) { o.shared = true } }
+
 // WithOnAtRisk sets a function that is called, on a goroutine of its own, each time that renewals begin to fail. The
 // lock is still held, and not lost if a renewal succeeds in time.
 func WithOnAtRisk(call func()) AcquireOption { return func(o *acquireOptions) { o.onAtRisk = call } }
@@ -140,12 +149,15 @@ func (o *acquireOptions) request(name, holder string) (*pb.AcquireRequest, error
 	if o.maxHold != nil {
 		request.MaxHold = durationpb.New(*o.maxHold)
 	}
-	// Servers of earlier versions know neither: what is not asked for is not sent.
+	// Servers of earlier versions know none of these: what is not asked for is not sent.
 	if o.minHold != 0 {
 		request.MinHold = durationpb.New(o.minHold)
 	}
 	if o.lockDelay != 0 {
 		request.LockDelay = durationpb.New(o.lockDelay)
+	}
+	if o.shared {
+		request.Mode = pb.LockMode_LOCK_MODE_SHARED
 	}
 	texts := map[string]string{"lock_name": name, "holder": request.GetHolder(), "request_id": request.GetRequestId()}
 	for key, value := range o.metadata {

@@ -76,6 +76,8 @@ type LockHolder struct {
 	HeldSince time.Duration
 	// Metadata is the metadata of the request.
 	Metadata map[string]string
+	// Shared is whether the holder shares the lock with others, by [WithShared].
+	Shared bool
 }
 
 // A LockDelay says why nobody gets a lock that nobody holds: its last lease was acquired with [WithMinHold] or
@@ -93,13 +95,15 @@ type LockDelay struct {
 type LockInfo struct {
 	// Name is the name of the lock.
 	Name string
-	// Holders are the holders; none if nobody holds the lock. Today at most one; handle any number.
+	// Holders are the holders; none if nobody holds the lock. One, or the oldest of those that share it: at most 8.
 	Holders []LockHolder
+	// HolderCount is how many holders the lock has in all.
+	HolderCount int
 	// Delay says why nobody gets the lock, if nobody holds it; nil if there is no delay.
 	Delay *LockDelay
 	// Waiters is the number of waiting requests.
 	Waiters int
-	// PreviousEnd says how the last lease before the current one ended.
+	// PreviousEnd says how the last lease before the current one ended; before the newest one, if the lock is shared.
 	PreviousEnd LeaseEnd
 	// NewestToken is the highest token granted for the lock; 0 if none is remembered.
 	NewestToken uint64
@@ -152,6 +156,7 @@ func holders(wire []*pb.LockHolder) []LockHolder {
 			ExpiresIn: duration(holder.GetExpiresIn()),
 			HeldSince: duration(holder.GetHeldSince()),
 			Metadata:  holder.GetMetadata(),
+			Shared:    holder.GetMode() == pb.LockMode_LOCK_MODE_SHARED,
 		})
 	}
 	return found
@@ -171,6 +176,7 @@ func lockInfo(wire *pb.LockInfo) LockInfo {
 	return LockInfo{
 		Name:        wire.GetLockName(),
 		Holders:     holders(wire.GetHolders()),
+		HolderCount: int(wire.GetHolderCount()),
 		Delay:       delay(wire.GetDelay()),
 		Waiters:     int(wire.GetWaiters()),
 		PreviousEnd: leaseEnd(wire.GetPreviousEnd()),

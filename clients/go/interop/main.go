@@ -35,6 +35,7 @@ type request struct {
 	MaxHold  *int64            `json:"max_hold_ms"`
 	MinHold  *int64            `json:"min_hold_ms"`
 	Delay    *int64            `json:"lock_delay_ms"`
+	Shared   bool              `json:"shared"`
 	Wait     *int64            `json:"wait_ms"`
 	Metadata map[string]string `json:"metadata"`
 	Of       int64             `json:"of"`

@@ -106,6 +106,9 @@ func (d *driver) options(r request) []fencepost.AcquireOption {
 	if r.Delay != nil {
 		options = append(options, fencepost.WithLockDelay(time.Duration(*r.Delay)*time.Millisecond))
 	}
+	if r.Shared {
+		options = append(options, fencepost.WithShared())
+	}
 	if r.Wait != nil {
 		options = append(options, fencepost.WithWait(time.Duration(*r.Wait)*time.Millisecond))
 	}

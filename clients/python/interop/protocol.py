@@ -50,6 +50,7 @@ def acquire_options(request: Request) -> dict[str, Any]:
     options: dict[str, Any] = {
         "wait": request.get("wait_ms", 0) / 1000,
         "metadata": request.get("metadata"),
+        "shared": request.get("shared", False),
         "on_lost": lost,
         "on_at_risk": lambda: write({"event": "at_risk", "lock": label}),
     }

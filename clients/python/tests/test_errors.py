@@ -185,6 +185,8 @@ ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"min_hold": -1}, "min_hold must be from 0 to 86400 seconds, not -1"),
     ({"min_hold": "5"}, "min_hold must be from 0 to 86400 seconds, not '5'"),
     ({"lock_delay": False}, "lock_delay must be from 0 to 60 seconds, not False"),
+    ({"shared": "no"}, "shared must be a bool, not 'no'"),
+    ({"shared": None}, "shared must be a bool, not None"),
     ({"metadata": ["a"]}, "metadata must be a mapping of str to str, not list"),
     ({"on_lost": 5}, "on_lost must be a function or None, not int"),
     ({"on_at_risk": "f"}, "on_at_risk must be a function or None, not str"),

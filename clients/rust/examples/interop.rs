@@ -181,6 +181,9 @@ impl Driver {
         if request["lock_delay_ms"].is_u64() {
             acquire = acquire.lock_delay(millis(request, "lock_delay_ms"));
         }
+        if request["shared"] == true {
+            acquire = acquire.shared();
+        }
         for (key, value) in request["metadata"].as_object().into_iter().flatten() {
             acquire = acquire.metadata(key, value.as_str().unwrap_or_default());
         }

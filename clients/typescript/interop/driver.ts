@@ -100,6 +100,7 @@ async function acquire(line: Line): Promise<Fields> {
       ...(maxHold !== undefined && { maxHold }),
       ...(minHold !== undefined && { minHold }),
       ...(lockDelay !== undefined && { lockDelay }),
+      shared: line["shared"] === true,
       ...(wait !== undefined && { wait }),
       ...(metadata && { metadata }),
       onAtRisk: () => {

@@ -25,6 +25,10 @@ export function checkDuration(what: string, value: unknown, min: "0 or more" | "
   throw mistake(what, `a finite number of milliseconds, ${min}`, value, "number");
 }
 
+export function checkBoolean(what: string, value: unknown): asserts value is boolean {
+  if (typeof value !== "boolean") throw mistake(what, "a boolean", value, "");
+}
+
 export function checkWhole(what: string, value: unknown, min: number, max: number): asserts value is number {
   if (Number.isInteger(value) && (value as number) >= min && (value as number) <= max) return;
   throw mistake(what, `a whole number from ${String(min)} to ${String(max)}`, value, "number");

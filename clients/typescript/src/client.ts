@@ -19,7 +19,7 @@ import type { Lock } from "./lock.js";
 import type { LockSet } from "./lock-set.js";
 import { Log, type Logger } from "./log.js";
 import { release } from "./releasing.js";
-import { type AcquireAllOptions, type AcquireOptions, type LeadOptions, request, shared } from "./request.js";
+import { type AcquireAllOptions, type AcquireOptions, type LeadOptions, common, request } from "./request.js";
 import { checkToken, Tls, type TlsOptions, Tokens, type TokenSource } from "./security.js";
 import { Servers } from "./servers.js";
 import { Together } from "./together.js";
@@ -178,7 +178,7 @@ export class Client implements AsyncDisposable {
     const campaign = (one: AcquireOptions, onFailure: (cause: string) => void) =>
       traced(() => this.#acquire(name, one, { onFailure }));
     // Awaited here, so that the stacks of errors have the caller.
-    return await new Election(this.#core, name, shared(options), campaign, body).lead();
+    return await new Election(this.#core, name, common(options), campaign, body).lead();
   }
 
   /**
@@ -232,7 +232,7 @@ export class Client implements AsyncDisposable {
   #together(names: Iterable<string>, options: AcquireAllOptions): Together {
     checkObject("options", options);
     const { wait } = options;
-    const known = { ...shared(options), ...(wait !== undefined && { wait }) };
+    const known = { ...common(options), ...(wait !== undefined && { wait }) };
     return new Together(this.#core, names, known, (name, one, onEnd) => this.#acquire(name, one, { onEnd }));
   }
 

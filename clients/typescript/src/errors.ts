@@ -10,7 +10,10 @@ export class Contended extends FencepostError {
   override readonly name = "Contended";
   /** The name of the lock. */
   readonly lockName: string;
-  /** Who holds the lock. Empty while it is offered to the next waiter, and if there is a delay. */
+  /**
+   * Who holds the lock: one, or the oldest of those that share it, at most 8. Empty while it is offered to the next
+   * waiter, and if there is a delay.
+   */
   readonly holders: readonly LockHolder[];
   /** How many requests wait for the lock. */
   readonly waiters: number;
@@ -31,7 +34,10 @@ export class TimedOut extends FencepostError {
   override readonly name = "TimedOut";
   /** The name of the lock. */
   readonly lockName: string;
-  /** Who holds the lock. Empty while it is offered to the next waiter, and if there is a delay. */
+  /**
+   * Who holds the lock: one, or the oldest of those that share it, at most 8. Empty while it is offered to the next
+   * waiter, and if there is a delay.
+   */
   readonly holders: readonly LockHolder[];
   /** How many other requests wait for the lock. */
   readonly waiters: number;

@@ -3,6 +3,7 @@ import {
   type LockDelay as WireDelay,
   type LockHolder as WireHolder,
   type LockInfo as WireInfo,
+  LockMode,
   type WatchResponse,
   CheckTokenResponse_Status as Status,
   WatchResponse_Kind as Kind,
@@ -25,6 +26,8 @@ export interface LockHolder {
   readonly heldFor: number;
   /** The metadata of the request. */
   readonly metadata: Readonly<Record<string, string>>;
+  /** Whether it shares the lock with others, which asked for it with `shared` as well. */
+  readonly shared: boolean;
 }
 
 /** Why nobody gets a lock that nobody holds: the last lease asked for `minHold` or `lockDelay`. */
@@ -41,11 +44,13 @@ export interface LockDelay {
 export interface LockInfo {
   /** The name of the lock. */
   readonly name: string;
-  /** The holders; empty if the lock is not held. At most one, until there are shared locks. */
+  /** The holders; empty if the lock is not held. One, or the oldest of those that share it: at most 8. */
   readonly holders: readonly LockHolder[];
+  /** How many holders the lock has in all. */
+  readonly holderCount: number;
   /** How many requests wait for it. */
   readonly waiters: number;
-  /** How the lease before the current one ended. */
+  /** How the lease before the current one ended; before the newest one, if the lock is shared. */
   readonly previousEnd: End;
   /** The highest token granted, which is remembered for 10 s after the lease or its delay; 0 if none is. */
   readonly newestToken: number;
@@ -108,6 +113,7 @@ export function holderFrom(wire: WireHolder): LockHolder {
     expiresIn: milliseconds(wire.expiresIn),
     heldFor: milliseconds(wire.heldSince),
     metadata: wire.metadata,
+    shared: wire.mode === LockMode.SHARED,
   };
 }
 
@@ -120,6 +126,7 @@ export function infoFrom(wire: WireInfo): LockInfo {
   return {
     name: wire.lockName,
     holders: wire.holders.map(holderFrom),
+    holderCount: wire.holderCount,
     waiters: wire.waiters,
     previousEnd: end(wire.previousEnd),
     newestToken: token(wire.newestToken) ?? 0,

@@ -1,10 +1,18 @@
 /** The request of an acquire, from the options of its caller. */
 import { randomUUID } from "node:crypto";
 import { create, toBinary } from "@bufbuild/protobuf";
-import { checkDuration, checkFunction, checkObject, checkSignal, checkText, checkWhole } from "./arguments.js";
+import {
+  checkBoolean,
+  checkDuration,
+  checkFunction,
+  checkObject,
+  checkSignal,
+  checkText,
+  checkWhole,
+} from "./arguments.js";
 import { Refused } from "./errors.js";
 import { REQUEST_BYTES_MAX, TOKEN_MAX } from "./facts.js";
-import { type AcquireRequest, AcquireRequestSchema } from "./gen/fencepost/v1/lock_pb.js";
+import { type AcquireRequest, AcquireRequestSchema, LockMode } from "./gen/fencepost/v1/lock_pb.js";
 import type { Lock } from "./lock.js";
 import { duration } from "./wire.js";
 
@@ -53,20 +61,28 @@ export interface AcquireOptions {
    * release ends it, however late.
    */
   readonly lockDelay?: number;
+  /**
+   * Shares the lock with all others that ask for it so (readers), and excludes only those that do not (writers). By
+   * default `false`. A reader never overtakes a writer that waits: a task that holds the lock and asks for it once more
+   * while a writer waits, waits for itself until its `wait` is over. Tokens rise with each grant, of readers too:
+   * readers that write next to each other must not be compared by the plain guards. All servers have to know it, as
+   * they have to know `maxHold`. Not with `minHold` and `lockDelay`.
+   */
+  readonly shared?: boolean;
   /** Told how many requests are ahead in the queue, at most once a second. An upper bound. */
   readonly onWaiting?: (ahead: number) => void;
   /** Told when renewals begin to fail. The lock is still held: `lock.remaining()` says for how long. */
   readonly onAtRisk?: (lock: Lock) => void;
 }
 
-const SHARED = ["ttl", "signal", "holder", "metadata", "maxHold", "minHold", "lockDelay"] as const;
+const COMMON = ["ttl", "signal", "holder", "metadata", "maxHold", "minHold", "lockDelay"] as const;
 
 /** The options of an acquire that other calls have too. */
-type SharedOptions = Pick<AcquireOptions, (typeof SHARED)[number]>;
+type CommonOptions = Pick<AcquireOptions, (typeof COMMON)[number]>;
 
 /** Those of them that are given. */
-export function shared(options: SharedOptions): SharedOptions {
-  const given = SHARED.map((name) => [name, options[name]] as const);
+export function common(options: CommonOptions): CommonOptions {
+  const given = COMMON.map((name) => [name, options[name]] as const);
   return Object.fromEntries(given.filter(([, value]) => value !== undefined));
 }
 
@@ -74,10 +90,10 @@ export function shared(options: SharedOptions): SharedOptions {
  * Options of a leader election: those of its lock. `maxHold` is the longest term. When `signal` aborts, the election
  * ends: a campaign is given up, and a leader resigns once its body has settled. All durations are in milliseconds.
  */
-export type LeadOptions = SharedOptions;
+export type LeadOptions = CommonOptions;
 
 /** Options of an acquire of several locks: those of each lock, but for the wait. All durations are in milliseconds. */
-export interface AcquireAllOptions extends SharedOptions {
+export interface AcquireAllOptions extends CommonOptions {
   /** How long to wait for all of the locks in sum: at most 1 h, 0 by default: do not wait. */
   readonly wait?: number;
 }
@@ -101,7 +117,7 @@ export function request(name: string, options: AcquireOptions, holder: string): 
   checkText("name", name);
   checkObject("options", options);
   const { ttl, wait = 0, metadata = {}, minToken = 0, requestId = randomUUID() } = options;
-  const { maxHold, minHold = 0, lockDelay = 0 } = options;
+  const { maxHold, minHold = 0, lockDelay = 0, shared = false } = options;
   checkText("holder", options.holder ?? holder);
   checkText("requestId", requestId, true);
   checkObject("metadata", metadata);
@@ -114,6 +130,7 @@ export function request(name: string, options: AcquireOptions, holder: string): 
   if (maxHold !== undefined) checkDuration("maxHold", maxHold, "above 0");
   checkDuration("minHold", minHold, "0 or more");
   checkDuration("lockDelay", lockDelay, "0 or more");
+  checkBoolean("shared", shared);
   checkWhole("minToken", minToken, 0, TOKEN_MAX);
   checkSignal(options.signal);
   checkFunction("onWaiting", options.onWaiting);
@@ -128,6 +145,7 @@ export function request(name: string, options: AcquireOptions, holder: string): 
     ...(maxHold !== undefined && { maxHold: duration(maxHold) }),
     ...(minHold > 0 && { minHold: duration(minHold) }),
     ...(lockDelay > 0 && { lockDelay: duration(lockDelay) }),
+    ...(shared && { mode: LockMode.SHARED }),
     ...(wait > 0 && { waitTimeout: duration(wait) }),
   });
   const bytes = toBinary(AcquireRequestSchema, message).length;

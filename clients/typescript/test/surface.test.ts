@@ -22,6 +22,7 @@ void test("an argument that is wrong is named, with its rule and its value", asy
     [() => acquire({ ttl: null }, "a"), "TypeError", "ttl must be a finite number of milliseconds, above 0, not null"],
     [() => acquire({ minHold: -1 }, "a"), "RangeError", /^minHold must be a finite number of .*, 0 or more, not -1$/],
     [() => acquire({ lockDelay: "5s" }, "a"), "TypeError", /^lockDelay must be a finite .*, 0 or more, not '5s'$/],
+    [() => acquire({ shared: "no" }, "a"), "TypeError", "shared must be a boolean, not 'no'"],
     [() => acquire({ minToken: 1.5 }, "a"), "RangeError", /^minToken must be a whole number from 0 to \d+, not 1.5$/],
     [() => acquire({ holder: 7 }, "a"), "TypeError", "holder must be a string, not 7"],
     [() => acquire({ metadata: null }, "a"), "TypeError", "metadata must be an object, not null"],

@@ -114,6 +114,13 @@ impl Driver {
         self.ask("acquire", json!({ "lock": lock, "name": name, "ttl_ms": ttl_ms, "wait_ms": wait_ms })).await
     }
 
+    /// Asks for a lock as a reader.
+    pub(crate) async fn ask_shared(&self, lock: &str, name: &str, wait: Duration) -> Asked {
+        let (ttl_ms, wait_ms) = (millis(crate::world::LONG), millis(wait));
+        let fields = json!({ "lock": lock, "name": name, "ttl_ms": ttl_ms, "wait_ms": wait_ms, "shared": true });
+        self.ask("acquire", fields).await
+    }
+
     pub(crate) async fn ask_acquire_all(&self, set: &str, names: &[&str], wait: Duration) -> Asked {
         let (ttl_ms, wait_ms) = (millis(crate::world::LONG), millis(wait));
         self.ask("acquire_all", json!({ "lock": set, "names": names, "ttl_ms": ttl_ms, "wait_ms": wait_ms })).await

@@ -46,8 +46,8 @@
 //                                           know a field of the request, which the message names. Tell an operator to
 //                                           upgrade them, or leave it out.
 //   FAILED_PRECONDITION  BESIDE_CLASSIC     Nothing was done: clients that use Redis directly share the lock (a server
-//                                           with --classic-prefix), and do not see min_hold and lock_delay. Leave them
-//                                           out.
+//                                           with --classic-prefix), and see neither min_hold and lock_delay nor SHARED
+//                                           holders. Leave them out.
 //   FAILED_PRECONDITION  TOKENS_EXHAUSTED   No token is left for the lock: a clock or a min_token was centuries ahead.
 //                                           Tell an operator.
 //   DATA_LOSS            STORE_CORRUPT      Redis contains data that this server did not write, or that another version
@@ -126,7 +126,10 @@ const (
 	LockMode_LOCK_MODE_UNSPECIFIED LockMode = 0
 	// One holder at a time.
 	LockMode_LOCK_MODE_EXCLUSIVE LockMode = 1
-	// Any number of shared holders, or one exclusive holder. Not supported yet: INVALID_ARGUMENT.
+	// Any number of shared holders (readers), or one exclusive holder (a writer). Requests are served in the order in
+	// which they came: a reader never overtakes a waiting writer, and readers that are next to each other in the queue
+	// get the lock together. So a holder that asks for the same lock once more while a writer waits, waits for itself,
+	// until its wait_timeout. At most 10,000 holders; the next one waits, or is CONTENDED.
 	LockMode_LOCK_MODE_SHARED LockMode = 2
 	// A number of permits. Not supported yet: INVALID_ARGUMENT.
 	LockMode_LOCK_MODE_SEMAPHORE LockMode = 3
@@ -563,7 +566,8 @@ type AcquireRequest struct {
 	// no more than you need, and after a loss of data pass min_token for each lock whose store refuses the token of a new
 	// holder as stale.
 	MinToken uint64 `protobuf:"varint,8,opt,name=min_token,json=minToken,proto3" json:"min_token,omitempty"`
-	// Exclusive (the default) is the only mode supported yet.
+	// Which holders the lease excludes: EXCLUSIVE (the default) or SHARED. All servers of the store have to know SHARED,
+	// as with max_hold.
 	Mode LockMode `protobuf:"varint,9,opt,name=mode,proto3,enum=fencepost.v1.LockMode" json:"mode,omitempty"`
 	// For LOCK_MODE_SEMAPHORE. Not supported yet: must be 0.
 	Permits uint32 `protobuf:"varint,10,opt,name=permits,proto3" json:"permits,omitempty"`
@@ -571,7 +575,7 @@ type AcquireRequest struct {
 	// revoked because its stream ended. For a store that cannot compare tokens, in which a holder that has lost its lease
 	// may still be writing; where tokens are compared, it adds nothing. 0 (the default) to 60 s. A Release with the
 	// lease_id, however late, ends it: the old holder has stopped. So does ForceRelease, with the token of the lease.
-	// All servers of the store have to know it, as with max_hold.
+	// Not with SHARED. All servers of the store have to know it, as with max_hold.
 	LockDelay *durationpb.Duration `protobuf:"bytes,11,opt,name=lock_delay,json=lockDelay,proto3" json:"lock_delay,omitempty"`
 	// The longest time to hold the lock, with all renewals: a bound on holders that are stuck and whose clients go on
 	// renewing. At least the TTL, at most 7 days; absent or 0: no bound. No renewal extends the lease beyond it. Near it,
@@ -582,8 +586,8 @@ type AcquireRequest struct {
 	// How long the lock stays unavailable after this grant, however the lease ends. For jobs that many machines start at
 	// one time by clocks that differ: the first one runs it, and the others find the lock unavailable although it took
 	// 10 ms. Choose more than the clocks may differ, and less than the time between two starts. 0 (the default) to 24 h.
-	// Release does not end it; ForceRelease with the token of the lease does. All servers of the store have to know it,
-	// as with max_hold.
+	// Release does not end it; ForceRelease with the token of the lease does. Not with SHARED. All servers of the store
+	// have to know it, as with max_hold.
 	MinHold       *durationpb.Duration `protobuf:"bytes,15,opt,name=min_hold,json=minHold,proto3" json:"min_hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -723,14 +727,16 @@ type AcquireResponse struct {
 	// from sending to receiving by your clock, use that time instead.
 	HeldFor *durationpb.Duration `protobuf:"bytes,3,opt,name=held_for,json=heldFor,proto3" json:"held_for,omitempty"`
 	// With ACQUIRED: how the previous lease of the lock ended. For any value but RELEASED, check for unfinished work of
-	// its holder.
+	// its holder. A SHARED lease hands on the worse of its own end and of what its holder was told here (EXPIRED, then
+	// REVOKED, then RELEASED): so a writer learns that the writer before it died, though readers came between.
 	PreviousEnd LeaseEnd `protobuf:"varint,4,opt,name=previous_end,json=previousEnd,proto3,enum=fencepost.v1.LeaseEnd" json:"previous_end,omitempty"`
 	// With CONTENDED and TIMED_OUT: the holders of the lock. Empty while the lock is being offered to the next waiter,
-	// and if delay is set. Today at most one; handle any number, because shared locks and permits will have several
-	// holders.
+	// and if delay is set. One EXCLUSIVE holder, or the oldest SHARED ones: at most 8.
 	Holders []*LockHolder `protobuf:"bytes,5,rep,name=holders,proto3" json:"holders,omitempty"`
 	// With CONTENDED and TIMED_OUT: the number of waiting requests, without this one.
 	Waiters uint32 `protobuf:"varint,6,opt,name=waiters,proto3" json:"waiters,omitempty"`
+	// With CONTENDED and TIMED_OUT: how many holders the lock has in all.
+	HolderCount uint32 `protobuf:"varint,7,opt,name=holder_count,json=holderCount,proto3" json:"holder_count,omitempty"`
 	// With CONTENDED and TIMED_OUT: why nobody gets the lock, if nobody holds it.
 	Delay         *LockDelay `protobuf:"bytes,8,opt,name=delay,proto3" json:"delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -805,6 +811,13 @@ func (x *AcquireResponse) GetHolders() []*LockHolder {
 func (x *AcquireResponse) GetWaiters() uint32 {
 	if x != nil {
 		return x.Waiters
+	}
+	return 0
+}
+
+func (x *AcquireResponse) GetHolderCount() uint32 {
+	if x != nil {
+		return x.HolderCount
 	}
 	return 0
 }
@@ -983,7 +996,9 @@ type LockHolder struct {
 	// The time since the grant.
 	HeldSince *durationpb.Duration `protobuf:"bytes,6,opt,name=held_since,json=heldSince,proto3" json:"held_since,omitempty"`
 	// The metadata of the request.
-	Metadata      map[string]string `protobuf:"bytes,7,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Metadata map[string]string `protobuf:"bytes,7,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Which other holders it excludes.
+	Mode          LockMode `protobuf:"varint,8,opt,name=mode,proto3,enum=fencepost.v1.LockMode" json:"mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1065,6 +1080,13 @@ func (x *LockHolder) GetMetadata() map[string]string {
 		return x.Metadata
 	}
 	return nil
+}
+
+func (x *LockHolder) GetMode() LockMode {
+	if x != nil {
+		return x.Mode
+	}
+	return LockMode_LOCK_MODE_UNSPECIFIED
 }
 
 type ReleaseRequest struct {
@@ -3005,16 +3027,17 @@ func (x *GetResponse) GetLock() *LockInfo {
 type LockInfo struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	LockName string                 `protobuf:"bytes,1,opt,name=lock_name,json=lockName,proto3" json:"lock_name,omitempty"`
-	// The holders; empty if the lock is not held (see delay). Today at most one; handle any number, as in
-	// AcquireResponse.
+	// The holders; empty if the lock is not held (see delay). One EXCLUSIVE holder, or the oldest SHARED ones: at most 8.
 	Holders []*LockHolder `protobuf:"bytes,2,rep,name=holders,proto3" json:"holders,omitempty"`
 	// The number of waiting requests.
 	Waiters uint32 `protobuf:"varint,3,opt,name=waiters,proto3" json:"waiters,omitempty"`
-	// How the last lease before the current one ended.
+	// How the last lease before the current one ended; before the newest one, if the lock is shared.
 	PreviousEnd LeaseEnd `protobuf:"varint,4,opt,name=previous_end,json=previousEnd,proto3,enum=fencepost.v1.LeaseEnd" json:"previous_end,omitempty"`
 	// The highest token granted for the lock; 0 if none is remembered. It is remembered during the lease and for 10 s
 	// after its end, or after the delay that follows.
 	NewestToken uint64 `protobuf:"varint,5,opt,name=newest_token,json=newestToken,proto3" json:"newest_token,omitempty"`
+	// How many holders the lock has in all.
+	HolderCount uint32 `protobuf:"varint,6,opt,name=holder_count,json=holderCount,proto3" json:"holder_count,omitempty"`
 	// Why nobody gets the lock, if nobody holds it.
 	Delay         *LockDelay `protobuf:"bytes,9,opt,name=delay,proto3" json:"delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3082,6 +3105,13 @@ func (x *LockInfo) GetPreviousEnd() LeaseEnd {
 func (x *LockInfo) GetNewestToken() uint64 {
 	if x != nil {
 		return x.NewestToken
+	}
+	return 0
+}
+
+func (x *LockInfo) GetHolderCount() uint32 {
+	if x != nil {
+		return x.HolderCount
 	}
 	return 0
 }
@@ -3483,14 +3513,15 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\bmin_hold\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\aminHold\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd3\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf6\x03\n" +
 	"\x0fAcquireResponse\x12?\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2%.fencepost.v1.AcquireResponse.OutcomeR\aoutcome\x12)\n" +
 	"\x05lease\x18\x02 \x01(\v2\x13.fencepost.v1.LeaseR\x05lease\x124\n" +
 	"\bheld_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\aheldFor\x129\n" +
 	"\fprevious_end\x18\x04 \x01(\x0e2\x16.fencepost.v1.LeaseEndR\vpreviousEnd\x122\n" +
 	"\aholders\x18\x05 \x03(\v2\x18.fencepost.v1.LockHolderR\aholders\x12\x18\n" +
-	"\awaiters\x18\x06 \x01(\rR\awaiters\x12-\n" +
+	"\awaiters\x18\x06 \x01(\rR\awaiters\x12!\n" +
+	"\fholder_count\x18\a \x01(\rR\vholderCount\x12-\n" +
 	"\x05delay\x18\b \x01(\v2\x17.fencepost.v1.LockDelayR\x05delay\"f\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x14\n" +
@@ -3506,7 +3537,7 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\blease_id\x18\x02 \x01(\tR\aleaseId\x12\x19\n" +
 	"\bgrant_id\x18\x03 \x01(\tR\agrantId\x12#\n" +
 	"\rfencing_token\x18\x04 \x01(\x04R\ffencingToken\x12+\n" +
-	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\x86\x03\n" +
+	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\xb2\x03\n" +
 	"\n" +
 	"LockHolder\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x19\n" +
@@ -3517,7 +3548,8 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"expires_in\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\texpiresIn\x128\n" +
 	"\n" +
 	"held_since\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\theldSince\x12B\n" +
-	"\bmetadata\x18\a \x03(\v2&.fencepost.v1.LockHolder.MetadataEntryR\bmetadata\x1a;\n" +
+	"\bmetadata\x18\a \x03(\v2&.fencepost.v1.LockHolder.MetadataEntryR\bmetadata\x12*\n" +
+	"\x04mode\x18\b \x01(\x0e2\x16.fencepost.v1.LockModeR\x04mode\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"H\n" +
@@ -3638,13 +3670,14 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"GetRequest\x12\x1b\n" +
 	"\tlock_name\x18\x01 \x01(\tR\blockName\"9\n" +
 	"\vGetResponse\x12*\n" +
-	"\x04lock\x18\x01 \x01(\v2\x16.fencepost.v1.LockInfoR\x04lock\"\x82\x02\n" +
+	"\x04lock\x18\x01 \x01(\v2\x16.fencepost.v1.LockInfoR\x04lock\"\xa5\x02\n" +
 	"\bLockInfo\x12\x1b\n" +
 	"\tlock_name\x18\x01 \x01(\tR\blockName\x122\n" +
 	"\aholders\x18\x02 \x03(\v2\x18.fencepost.v1.LockHolderR\aholders\x12\x18\n" +
 	"\awaiters\x18\x03 \x01(\rR\awaiters\x129\n" +
 	"\fprevious_end\x18\x04 \x01(\x0e2\x16.fencepost.v1.LeaseEndR\vpreviousEnd\x12!\n" +
-	"\fnewest_token\x18\x05 \x01(\x04R\vnewestToken\x12-\n" +
+	"\fnewest_token\x18\x05 \x01(\x04R\vnewestToken\x12!\n" +
+	"\fholder_count\x18\x06 \x01(\rR\vholderCount\x12-\n" +
 	"\x05delay\x18\t \x01(\v2\x17.fencepost.v1.LockDelayR\x05delay\"a\n" +
 	"\vListRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1b\n" +
@@ -3794,81 +3827,82 @@ var file_fencepost_v1_lock_proto_depIdxs = []int32{
 	47, // 16: fencepost.v1.LockHolder.expires_in:type_name -> google.protobuf.Duration
 	47, // 17: fencepost.v1.LockHolder.held_since:type_name -> google.protobuf.Duration
 	46, // 18: fencepost.v1.LockHolder.metadata:type_name -> fencepost.v1.LockHolder.MetadataEntry
-	1,  // 19: fencepost.v1.ReleaseResponse.end:type_name -> fencepost.v1.LeaseEnd
-	47, // 20: fencepost.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
-	3,  // 21: fencepost.v1.RenewResponse.outcome:type_name -> fencepost.v1.RenewResponse.Outcome
-	47, // 22: fencepost.v1.RenewResponse.ttl:type_name -> google.protobuf.Duration
-	47, // 23: fencepost.v1.RenewResponse.held_for:type_name -> google.protobuf.Duration
-	1,  // 24: fencepost.v1.RenewResponse.end:type_name -> fencepost.v1.LeaseEnd
-	17, // 25: fencepost.v1.KeepAliveRequest.attach:type_name -> fencepost.v1.AttachLeases
-	19, // 26: fencepost.v1.KeepAliveRequest.detach:type_name -> fencepost.v1.DetachLeases
-	20, // 27: fencepost.v1.KeepAliveRequest.answer:type_name -> fencepost.v1.BeatAnswer
-	18, // 28: fencepost.v1.AttachLeases.leases:type_name -> fencepost.v1.LeaseAttachment
-	22, // 29: fencepost.v1.KeepAliveResponse.beat:type_name -> fencepost.v1.Beat
-	24, // 30: fencepost.v1.KeepAliveResponse.attached:type_name -> fencepost.v1.Attached
-	25, // 31: fencepost.v1.KeepAliveResponse.renewed:type_name -> fencepost.v1.Renewed
-	26, // 32: fencepost.v1.KeepAliveResponse.lost:type_name -> fencepost.v1.Lost
-	27, // 33: fencepost.v1.KeepAliveResponse.at_risk:type_name -> fencepost.v1.AtRisk
-	28, // 34: fencepost.v1.KeepAliveResponse.detached:type_name -> fencepost.v1.Detached
-	29, // 35: fencepost.v1.KeepAliveResponse.draining:type_name -> fencepost.v1.Draining
-	47, // 36: fencepost.v1.Beat.next_in:type_name -> google.protobuf.Duration
-	47, // 37: fencepost.v1.RenewedLeases.ttl:type_name -> google.protobuf.Duration
-	23, // 38: fencepost.v1.Attached.leases:type_name -> fencepost.v1.RenewedLeases
-	23, // 39: fencepost.v1.Renewed.leases:type_name -> fencepost.v1.RenewedLeases
-	1,  // 40: fencepost.v1.Lost.end:type_name -> fencepost.v1.LeaseEnd
-	4,  // 41: fencepost.v1.Detached.reason:type_name -> fencepost.v1.Detached.Reason
-	47, // 42: fencepost.v1.Draining.grace:type_name -> google.protobuf.Duration
-	31, // 43: fencepost.v1.SessionRequest.acquire:type_name -> fencepost.v1.SessionAcquire
-	12, // 44: fencepost.v1.SessionRequest.release:type_name -> fencepost.v1.ReleaseRequest
-	14, // 45: fencepost.v1.SessionRequest.renew:type_name -> fencepost.v1.RenewRequest
-	32, // 46: fencepost.v1.SessionRequest.cancel:type_name -> fencepost.v1.CancelOperation
-	17, // 47: fencepost.v1.SessionRequest.attach:type_name -> fencepost.v1.AttachLeases
-	19, // 48: fencepost.v1.SessionRequest.detach:type_name -> fencepost.v1.DetachLeases
-	20, // 49: fencepost.v1.SessionRequest.answer:type_name -> fencepost.v1.BeatAnswer
-	7,  // 50: fencepost.v1.SessionAcquire.request:type_name -> fencepost.v1.AcquireRequest
-	8,  // 51: fencepost.v1.SessionResponse.acquire:type_name -> fencepost.v1.AcquireResponse
-	13, // 52: fencepost.v1.SessionResponse.release:type_name -> fencepost.v1.ReleaseResponse
-	15, // 53: fencepost.v1.SessionResponse.renew:type_name -> fencepost.v1.RenewResponse
-	35, // 54: fencepost.v1.SessionResponse.error:type_name -> fencepost.v1.OperationError
-	34, // 55: fencepost.v1.SessionResponse.waiting:type_name -> fencepost.v1.Waiting
-	22, // 56: fencepost.v1.SessionResponse.beat:type_name -> fencepost.v1.Beat
-	24, // 57: fencepost.v1.SessionResponse.attached:type_name -> fencepost.v1.Attached
-	25, // 58: fencepost.v1.SessionResponse.renewed:type_name -> fencepost.v1.Renewed
-	26, // 59: fencepost.v1.SessionResponse.lost:type_name -> fencepost.v1.Lost
-	27, // 60: fencepost.v1.SessionResponse.at_risk:type_name -> fencepost.v1.AtRisk
-	28, // 61: fencepost.v1.SessionResponse.detached:type_name -> fencepost.v1.Detached
-	29, // 62: fencepost.v1.SessionResponse.draining:type_name -> fencepost.v1.Draining
-	48, // 63: fencepost.v1.OperationError.details:type_name -> google.protobuf.Any
-	38, // 64: fencepost.v1.GetResponse.lock:type_name -> fencepost.v1.LockInfo
-	11, // 65: fencepost.v1.LockInfo.holders:type_name -> fencepost.v1.LockHolder
-	1,  // 66: fencepost.v1.LockInfo.previous_end:type_name -> fencepost.v1.LeaseEnd
-	9,  // 67: fencepost.v1.LockInfo.delay:type_name -> fencepost.v1.LockDelay
-	38, // 68: fencepost.v1.ListResponse.locks:type_name -> fencepost.v1.LockInfo
-	5,  // 69: fencepost.v1.WatchResponse.kind:type_name -> fencepost.v1.WatchResponse.Kind
-	6,  // 70: fencepost.v1.CheckTokenResponse.status:type_name -> fencepost.v1.CheckTokenResponse.Status
-	7,  // 71: fencepost.v1.LockService.Acquire:input_type -> fencepost.v1.AcquireRequest
-	12, // 72: fencepost.v1.LockService.Release:input_type -> fencepost.v1.ReleaseRequest
-	14, // 73: fencepost.v1.LockService.Renew:input_type -> fencepost.v1.RenewRequest
-	16, // 74: fencepost.v1.LockService.KeepAlive:input_type -> fencepost.v1.KeepAliveRequest
-	30, // 75: fencepost.v1.LockService.Session:input_type -> fencepost.v1.SessionRequest
-	36, // 76: fencepost.v1.LockService.Get:input_type -> fencepost.v1.GetRequest
-	39, // 77: fencepost.v1.LockService.List:input_type -> fencepost.v1.ListRequest
-	41, // 78: fencepost.v1.LockService.Watch:input_type -> fencepost.v1.WatchRequest
-	43, // 79: fencepost.v1.LockService.CheckToken:input_type -> fencepost.v1.CheckTokenRequest
-	8,  // 80: fencepost.v1.LockService.Acquire:output_type -> fencepost.v1.AcquireResponse
-	13, // 81: fencepost.v1.LockService.Release:output_type -> fencepost.v1.ReleaseResponse
-	15, // 82: fencepost.v1.LockService.Renew:output_type -> fencepost.v1.RenewResponse
-	21, // 83: fencepost.v1.LockService.KeepAlive:output_type -> fencepost.v1.KeepAliveResponse
-	33, // 84: fencepost.v1.LockService.Session:output_type -> fencepost.v1.SessionResponse
-	37, // 85: fencepost.v1.LockService.Get:output_type -> fencepost.v1.GetResponse
-	40, // 86: fencepost.v1.LockService.List:output_type -> fencepost.v1.ListResponse
-	42, // 87: fencepost.v1.LockService.Watch:output_type -> fencepost.v1.WatchResponse
-	44, // 88: fencepost.v1.LockService.CheckToken:output_type -> fencepost.v1.CheckTokenResponse
-	80, // [80:89] is the sub-list for method output_type
-	71, // [71:80] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	0,  // 19: fencepost.v1.LockHolder.mode:type_name -> fencepost.v1.LockMode
+	1,  // 20: fencepost.v1.ReleaseResponse.end:type_name -> fencepost.v1.LeaseEnd
+	47, // 21: fencepost.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
+	3,  // 22: fencepost.v1.RenewResponse.outcome:type_name -> fencepost.v1.RenewResponse.Outcome
+	47, // 23: fencepost.v1.RenewResponse.ttl:type_name -> google.protobuf.Duration
+	47, // 24: fencepost.v1.RenewResponse.held_for:type_name -> google.protobuf.Duration
+	1,  // 25: fencepost.v1.RenewResponse.end:type_name -> fencepost.v1.LeaseEnd
+	17, // 26: fencepost.v1.KeepAliveRequest.attach:type_name -> fencepost.v1.AttachLeases
+	19, // 27: fencepost.v1.KeepAliveRequest.detach:type_name -> fencepost.v1.DetachLeases
+	20, // 28: fencepost.v1.KeepAliveRequest.answer:type_name -> fencepost.v1.BeatAnswer
+	18, // 29: fencepost.v1.AttachLeases.leases:type_name -> fencepost.v1.LeaseAttachment
+	22, // 30: fencepost.v1.KeepAliveResponse.beat:type_name -> fencepost.v1.Beat
+	24, // 31: fencepost.v1.KeepAliveResponse.attached:type_name -> fencepost.v1.Attached
+	25, // 32: fencepost.v1.KeepAliveResponse.renewed:type_name -> fencepost.v1.Renewed
+	26, // 33: fencepost.v1.KeepAliveResponse.lost:type_name -> fencepost.v1.Lost
+	27, // 34: fencepost.v1.KeepAliveResponse.at_risk:type_name -> fencepost.v1.AtRisk
+	28, // 35: fencepost.v1.KeepAliveResponse.detached:type_name -> fencepost.v1.Detached
+	29, // 36: fencepost.v1.KeepAliveResponse.draining:type_name -> fencepost.v1.Draining
+	47, // 37: fencepost.v1.Beat.next_in:type_name -> google.protobuf.Duration
+	47, // 38: fencepost.v1.RenewedLeases.ttl:type_name -> google.protobuf.Duration
+	23, // 39: fencepost.v1.Attached.leases:type_name -> fencepost.v1.RenewedLeases
+	23, // 40: fencepost.v1.Renewed.leases:type_name -> fencepost.v1.RenewedLeases
+	1,  // 41: fencepost.v1.Lost.end:type_name -> fencepost.v1.LeaseEnd
+	4,  // 42: fencepost.v1.Detached.reason:type_name -> fencepost.v1.Detached.Reason
+	47, // 43: fencepost.v1.Draining.grace:type_name -> google.protobuf.Duration
+	31, // 44: fencepost.v1.SessionRequest.acquire:type_name -> fencepost.v1.SessionAcquire
+	12, // 45: fencepost.v1.SessionRequest.release:type_name -> fencepost.v1.ReleaseRequest
+	14, // 46: fencepost.v1.SessionRequest.renew:type_name -> fencepost.v1.RenewRequest
+	32, // 47: fencepost.v1.SessionRequest.cancel:type_name -> fencepost.v1.CancelOperation
+	17, // 48: fencepost.v1.SessionRequest.attach:type_name -> fencepost.v1.AttachLeases
+	19, // 49: fencepost.v1.SessionRequest.detach:type_name -> fencepost.v1.DetachLeases
+	20, // 50: fencepost.v1.SessionRequest.answer:type_name -> fencepost.v1.BeatAnswer
+	7,  // 51: fencepost.v1.SessionAcquire.request:type_name -> fencepost.v1.AcquireRequest
+	8,  // 52: fencepost.v1.SessionResponse.acquire:type_name -> fencepost.v1.AcquireResponse
+	13, // 53: fencepost.v1.SessionResponse.release:type_name -> fencepost.v1.ReleaseResponse
+	15, // 54: fencepost.v1.SessionResponse.renew:type_name -> fencepost.v1.RenewResponse
+	35, // 55: fencepost.v1.SessionResponse.error:type_name -> fencepost.v1.OperationError
+	34, // 56: fencepost.v1.SessionResponse.waiting:type_name -> fencepost.v1.Waiting
+	22, // 57: fencepost.v1.SessionResponse.beat:type_name -> fencepost.v1.Beat
+	24, // 58: fencepost.v1.SessionResponse.attached:type_name -> fencepost.v1.Attached
+	25, // 59: fencepost.v1.SessionResponse.renewed:type_name -> fencepost.v1.Renewed
+	26, // 60: fencepost.v1.SessionResponse.lost:type_name -> fencepost.v1.Lost
+	27, // 61: fencepost.v1.SessionResponse.at_risk:type_name -> fencepost.v1.AtRisk
+	28, // 62: fencepost.v1.SessionResponse.detached:type_name -> fencepost.v1.Detached
+	29, // 63: fencepost.v1.SessionResponse.draining:type_name -> fencepost.v1.Draining
+	48, // 64: fencepost.v1.OperationError.details:type_name -> google.protobuf.Any
+	38, // 65: fencepost.v1.GetResponse.lock:type_name -> fencepost.v1.LockInfo
+	11, // 66: fencepost.v1.LockInfo.holders:type_name -> fencepost.v1.LockHolder
+	1,  // 67: fencepost.v1.LockInfo.previous_end:type_name -> fencepost.v1.LeaseEnd
+	9,  // 68: fencepost.v1.LockInfo.delay:type_name -> fencepost.v1.LockDelay
+	38, // 69: fencepost.v1.ListResponse.locks:type_name -> fencepost.v1.LockInfo
+	5,  // 70: fencepost.v1.WatchResponse.kind:type_name -> fencepost.v1.WatchResponse.Kind
+	6,  // 71: fencepost.v1.CheckTokenResponse.status:type_name -> fencepost.v1.CheckTokenResponse.Status
+	7,  // 72: fencepost.v1.LockService.Acquire:input_type -> fencepost.v1.AcquireRequest
+	12, // 73: fencepost.v1.LockService.Release:input_type -> fencepost.v1.ReleaseRequest
+	14, // 74: fencepost.v1.LockService.Renew:input_type -> fencepost.v1.RenewRequest
+	16, // 75: fencepost.v1.LockService.KeepAlive:input_type -> fencepost.v1.KeepAliveRequest
+	30, // 76: fencepost.v1.LockService.Session:input_type -> fencepost.v1.SessionRequest
+	36, // 77: fencepost.v1.LockService.Get:input_type -> fencepost.v1.GetRequest
+	39, // 78: fencepost.v1.LockService.List:input_type -> fencepost.v1.ListRequest
+	41, // 79: fencepost.v1.LockService.Watch:input_type -> fencepost.v1.WatchRequest
+	43, // 80: fencepost.v1.LockService.CheckToken:input_type -> fencepost.v1.CheckTokenRequest
+	8,  // 81: fencepost.v1.LockService.Acquire:output_type -> fencepost.v1.AcquireResponse
+	13, // 82: fencepost.v1.LockService.Release:output_type -> fencepost.v1.ReleaseResponse
+	15, // 83: fencepost.v1.LockService.Renew:output_type -> fencepost.v1.RenewResponse
+	21, // 84: fencepost.v1.LockService.KeepAlive:output_type -> fencepost.v1.KeepAliveResponse
+	33, // 85: fencepost.v1.LockService.Session:output_type -> fencepost.v1.SessionResponse
+	37, // 86: fencepost.v1.LockService.Get:output_type -> fencepost.v1.GetResponse
+	40, // 87: fencepost.v1.LockService.List:output_type -> fencepost.v1.ListResponse
+	42, // 88: fencepost.v1.LockService.Watch:output_type -> fencepost.v1.WatchResponse
+	44, // 89: fencepost.v1.LockService.CheckToken:output_type -> fencepost.v1.CheckTokenResponse
+	81, // [81:90] is the sub-list for method output_type
+	72, // [72:81] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_fencepost_v1_lock_proto_init() }

@@ -46,8 +46,8 @@
 //                                           know a field of the request, which the message names. Tell an operator to
 //                                           upgrade them, or leave it out.
 //   FAILED_PRECONDITION  BESIDE_CLASSIC     Nothing was done: clients that use Redis directly share the lock (a server
-//                                           with --classic-prefix), and do not see min_hold and lock_delay. Leave them
-//                                           out.
+//                                           with --classic-prefix), and see neither min_hold and lock_delay nor SHARED
+//                                           holders. Leave them out.
 //   FAILED_PRECONDITION  TOKENS_EXHAUSTED   No token is left for the lock: a clock or a min_token was centuries ahead.
 //                                           Tell an operator.
 //   DATA_LOSS            STORE_CORRUPT      Redis contains data that this server did not write, or that another version

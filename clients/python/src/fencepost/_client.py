@@ -82,6 +82,7 @@ class Client:
         max_hold: float | timedelta | None = None,
         min_hold: float | timedelta | None = None,
         lock_delay: float | timedelta | None = None,
+        shared: bool = False,
         on_lost: Callable[[Loss], None] | None = None,
         on_at_risk: Callable[[], None] | None = None,
     ) -> Generator[Lock, None, None]:
@@ -101,6 +102,7 @@ class Client:
             max_hold=max_hold,
             min_hold=min_hold,
             lock_delay=lock_delay,
+            shared=shared,
             on_lost=on_lost,
             on_at_risk=on_at_risk,
         ) as lock:
@@ -119,6 +121,7 @@ class Client:
         max_hold: float | timedelta | None = None,
         min_hold: float | timedelta | None = None,
         lock_delay: float | timedelta | None = None,
+        shared: bool = False,
         on_lost: Callable[[Loss], None] | None = None,
         on_at_risk: Callable[[], None] | None = None,
     ) -> Lock:
@@ -147,6 +150,12 @@ class Client:
             lock_delay: How long the lock stays unavailable after the end of the lease if it is not released, in
                 seconds: 0 to 60. For stores that cannot compare tokens, in which a holder that lost the lock may still
                 be writing. A release ends it, however late. Default: 0, none.
+            shared: Shares the lock with all others that ask for it so (readers), and excludes only those that do not
+                (writers). A reader never overtakes a writer that waits: a task that holds the lock and asks for it once
+                more while a writer waits, waits for itself until its ``wait`` is over. Tokens rise with each grant, of
+                readers too: readers that write next to each other must not be compared by the plain
+                :mod:`fencepost.guards`. All servers have to know it, as they have to know ``max_hold``. Not with
+                ``min_hold`` and ``lock_delay``.
             on_lost: Called once if the lock is lost, in a thread of the client: of one lock one call at a time, of
                 16 locks at the same time.
             on_at_risk: Called when renewals begin to fail, in a thread of the client too. The lock is still held.
@@ -164,7 +173,7 @@ class Client:
         convert.callback(on_lost, "on_lost")
         convert.callback(on_at_risk, "on_at_risk")
         bounds = (max_hold, min_hold, lock_delay)
-        request = requests.acquire(name, ttl, wait, label, metadata, request_id, min_token, *bounds)
+        request = requests.acquire(name, ttl, wait, label, metadata, request_id, min_token, *bounds, shared)
         return self._acquire(request, on_lost, on_at_risk)
 
     def _acquire(
@@ -190,6 +199,7 @@ class Client:
         max_hold: float | timedelta | None = None,
         min_hold: float | timedelta | None = None,
         lock_delay: float | timedelta | None = None,
+        shared: bool = False,
         on_lost: Callable[[Loss], None] | None = None,
         on_at_risk: Callable[[], None] | None = None,
     ) -> Lock | None:
@@ -203,6 +213,7 @@ class Client:
                 max_hold=max_hold,
                 min_hold=min_hold,
                 lock_delay=lock_delay,
+                shared=shared,
                 on_lost=on_lost,
                 on_at_risk=on_at_risk,
             )

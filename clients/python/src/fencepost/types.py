@@ -81,6 +81,8 @@ class Holder:
     held_since: float | None
     """The time since the grant."""
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    shared: bool = False
+    """Whether it shares the lock with others (``shared=True``)."""
 
 
 @dataclass(frozen=True)
@@ -101,15 +103,17 @@ class LockInfo:
 
     name: str
     holders: tuple[Holder, ...]
-    """Empty if nobody holds the lock; see ``delay``. At most one today."""
+    """Empty if nobody holds the lock; see ``delay``. One, or the oldest of those that share it: at most 8."""
     waiters: int
     """The number of requests that wait."""
     previous_end: LeaseEnd
-    """How the lease before the current one ended."""
+    """How the lease before the current one ended; before the newest one, if the lock is shared."""
     newest_token: int
     """The highest token granted; 0 if none is remembered."""
     delay: LockDelay | None = None
     """Why nobody gets the lock, if nobody holds it; None if nothing delays it."""
+    holder_count: int = 0
+    """How many holders the lock has in all."""
 
 
 class EventKind(str, Enum):

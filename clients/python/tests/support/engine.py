@@ -92,8 +92,9 @@ class World:
         name: str = "a",
         request_id: str | None = None,
         lock_delay: float | None = None,
+        shared: bool = False,
     ) -> Acquire:
-        request = requests.acquire(name, ttl, wait, "me", None, request_id, 0, lock_delay=lock_delay)
+        request = requests.acquire(name, ttl, wait, "me", None, request_id, 0, lock_delay=lock_delay, shared=shared)
         return Acquire(self.engine, request, self.now, lambda: None)
 
     def sent(self, session: Session | None = None) -> list[pb.SessionRequest]:

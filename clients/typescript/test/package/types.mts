@@ -18,13 +18,19 @@ const ledText: Promise<string> = client.lead("a", async () => `${led}`);
 await client.lead("a", { wait: 1000 }, () => ledText);
 await using lock = await client.lock(text, { metadata: { a: "b" }, onAtRisk: (it) => it.remaining() });
 const free: Lock | null = await client.tryLock("a", { minHold: 1000, lockDelay: 1000 });
+const reader: Lock = await client.lock("a", { shared: true });
+console.log(reader.token, (await client.get("a")).holderCount);
+// @ts-expect-error An election has one leader at a time.
+await client.lead("a", { shared: true }, () => 7);
+// @ts-expect-error The locks of a set are exclusive.
+await client.lockAll(["a"], { shared: true });
 const delay: LockDelay | undefined = (await client.get("a")).delay;
 console.log(delay?.remaining, delay?.holder, delay?.token);
 if (lock.signal.reason instanceof LockLost) {
   const reason: LossReason = lock.signal.reason.reason;
   console.log(reason, free?.token);
 }
-for await (const { name, holders } of client.list("a")) console.log(name, holders[0]?.token);
+for await (const { name, holders } of client.list("a")) console.log(name, holders[0]?.token, holders[0]?.shared);
 for await (const { kind } of client.watch("a")) if (kind === "missed") break;
 const options: ServerOptions = { arguments: ["--ttl-min", "50ms"] };
 await using server = await Server.start(options);

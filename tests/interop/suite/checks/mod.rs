@@ -57,6 +57,7 @@ pub(crate) const CHECKS: &[Check] = &[
     each!("kept by its min_hold", BOTH, leases::unavailable),
     all!("one counter", BOTH, together::counter),
     all!("paused past its TTL", BOTH, together::pairs),
+    all!("readers and a writer", BOTH, together::readers),
     each!("lost reply of acquire", BOTH, replies::acquire),
     each!("lost reply of release", BOTH, replies::release),
     each!("late grant", BOTH, replies::late),

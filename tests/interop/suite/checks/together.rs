@@ -1,14 +1,17 @@
 //! All languages with each other.
 
 use crate::{
+    calls::{Lock, until},
     driver::Driver,
     language::Language,
     report::{Outcomes, for_each},
-    world::{Cell, LONG, World},
+    world::{Cell, LONG, NO_WAIT, World},
 };
+use fencepost_proto::v1::LockMode;
 use serde_json::json;
 use std::{
     fs,
+    future::Future,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -63,31 +66,53 @@ async fn increments(cell: Cell, held: Arc<AtomicBool>) -> Vec<(u64, u64)> {
 /// One language is paused past its TTL while another acquires: the other has a higher token, and the paused one cannot
 /// write when it continues. All ordered pairs at the same time.
 pub(crate) async fn pairs(world: Arc<World>, languages: Vec<Language>) -> Outcomes {
-    let cell = |language| Cell { world: world.clone(), language, check: "pairs" };
-    let mut successors = Vec::new();
+    with_others(world, languages, "pairs", overtaken).await
+}
+
+/// A reader of one language holds a lock together with a reader of another, and a writer waits for both. All ordered
+/// pairs at the same time.
+pub(crate) async fn readers(world: Arc<World>, languages: Vec<Language>) -> Outcomes {
+    with_others(world, languages, "readers", shares).await
+}
+
+/// Processes with an open client, one of each language.
+type Others = Arc<Vec<(Language, Driver)>>;
+
+/// Runs something for each language with the other processes, all at the same time.
+async fn with_others<F>(
+    world: Arc<World>,
+    languages: Vec<Language>,
+    check: &'static str,
+    run: impl Fn(Cell, Others) -> F,
+) -> Outcomes
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let cell = |language| Cell { world: world.clone(), language, check };
+    let mut others = Vec::new();
     let mut failed = Vec::new();
     let opening = |language| {
         let cell = cell(language);
         async move {
-            let client = cell.driver("successor");
+            let client = cell.driver("other");
             client.open(&[&cell.world.address]).await;
             client
         }
     };
     for (language, opened) in for_each(&languages, opening).await {
         match opened {
-            Ok(client) => successors.push((language, client)),
+            Ok(client) => others.push((language, client)),
             Err(why) => failed.push((language, Err(why))),
         }
     }
-    let successors = Arc::new(successors);
-    let mut outcomes = for_each(&languages, |language| overtaken(cell(language), successors.clone())).await;
+    let others = Arc::new(others);
+    let mut outcomes = for_each(&languages, |language| run(cell(language), others.clone())).await;
     outcomes.retain(|(language, _)| failed.iter().all(|(it, _)| it != language));
     outcomes.into_iter().chain(failed).collect()
 }
 
 /// This language is paused, and overtaken by each of the others.
-async fn overtaken(cell: Cell, successors: Arc<Vec<(Language, Driver)>>) {
+async fn overtaken(cell: Cell, successors: Others) {
     const TTL: Duration = Duration::from_secs(2);
     let client = cell.client().await;
     let mut held = Vec::new();
@@ -118,5 +143,38 @@ async fn overtaken(cell: Cell, successors: Arc<Vec<(Language, Driver)>>) {
         let lines = fs::read_to_string(file).unwrap().lines().count();
         assert_eq!(lines, 1, "only {language} wrote to {}", file.display());
         assert_eq!(successor.release(name).await, "released");
+    }
+}
+
+/// This language reads with each of the others, and then writes. The other one reads again only after that.
+async fn shares(cell: Cell, others: Others) {
+    let (client, locks) = (cell.client().await, cell.world.locks());
+    for (language, other) in &*others {
+        let name = cell.name(language.name());
+        let lock = async || locks.clone().lock_info(&name).await;
+        let [writing, again] = ["writing", "again"].map(|part| format!("{name}/{part}"));
+        let first = client.ask_shared(&name, &name, NO_WAIT).await.granted().await;
+        let second = other.ask_shared(&name, &name, NO_WAIT).await.granted().await;
+        assert!(second.token > first.token, "each reader has a token of its own");
+        let info = lock().await;
+        let holders: Vec<_> = info.holders.iter().map(|it| (it.fencing_token, it.mode())).collect();
+        assert_eq!(holders, [first.token, second.token].map(|token| (token, LockMode::Shared)), "with {language}");
+        assert_eq!(info.holder_count, 2);
+
+        let writer = client.ask_acquire(&writing, &name, LONG, LONG).await;
+        until(async || lock().await.waiters == 1).await;
+        let (kind, answer) = other.ask_shared("overtaking", &name, NO_WAIT).await.failed().await;
+        assert_eq!((kind.as_str(), &answer["waiters"]), ("contended", &json!(1)), "{answer}");
+        let reader = other.ask_shared(&again, &name, LONG).await;
+        until(async || lock().await.waiters == 2).await;
+        assert_eq!(client.release(&name).await, "released");
+        assert_eq!(lock().await.waiters, 2, "the writer waits for the reader of {language}");
+        assert_eq!(other.release(&name).await, "released");
+        let writer = writer.granted().await;
+        assert_eq!((lock().await.waiters, writer.previous_end.as_str()), (1, "released"));
+        assert_eq!(client.release(&writing).await, "released");
+        let reader = reader.granted().await;
+        assert!(writer.token > second.token && reader.token > writer.token, "tokens rise");
+        assert_eq!(other.release(&again).await, "released");
     }
 }

@@ -145,6 +145,13 @@ def timeout(value: float) -> float:
     raise TypeError(f"timeout must be a number of seconds, not {value!r}")
 
 
+def flag(value: object, what: str) -> bool:
+    """Returns a bool that a caller passed. A text such as "no" is a mistake."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{what} must be a bool, not {value!r}")
+    return value
+
+
 def metadata(value: Mapping[str, str] | None) -> dict[str, str]:
     """Returns the metadata that a caller passed."""
     if value is None:
@@ -201,6 +208,7 @@ def holder(message: pb.LockHolder) -> Holder:
         expires_in=from_duration(message.expires_in) if message.HasField("expires_in") else None,
         held_since=from_duration(message.held_since) if message.HasField("held_since") else None,
         metadata=dict(message.metadata),
+        shared=message.mode == pb.LOCK_MODE_SHARED,
     )
 
 
@@ -220,6 +228,7 @@ def lock_info(message: pb.LockInfo) -> LockInfo:
         previous_end=lease_end(message.previous_end),
         newest_token=message.newest_token,
         delay=delay(message),
+        holder_count=message.holder_count,
     )
 
 

@@ -30,6 +30,7 @@ def acquire(
     max_hold: float | timedelta | None = None,
     min_hold: float | timedelta | None = None,
     lock_delay: float | timedelta | None = None,
+    shared: bool = False,
 ) -> pb.AcquireRequest:
     """Builds the request of an acquire. Sets no request id if the caller gave none."""
     request = pb.AcquireRequest(
@@ -43,6 +44,7 @@ def acquire(
         max_hold=None if max_hold is None else duration(convert.max_hold(max_hold)),
         min_hold=_unless_0(0.0 if min_hold is None else convert.min_hold(min_hold)),
         lock_delay=_unless_0(0.0 if lock_delay is None else convert.lock_delay(lock_delay)),
+        mode=pb.LOCK_MODE_SHARED if convert.flag(shared, "shared") else None,
     )
     size = request.ByteSize()
     if size > _BYTES_MAX:

@@ -80,6 +80,7 @@ class Client:
         max_hold: float | timedelta | None = None,
         min_hold: float | timedelta | None = None,
         lock_delay: float | timedelta | None = None,
+        shared: bool = False,
         on_lost: Callable[[Loss], None] | None = None,
         on_at_risk: Callable[[], None] | None = None,
     ) -> AsyncGenerator[Lock, None]:
@@ -100,6 +101,7 @@ class Client:
             max_hold=max_hold,
             min_hold=min_hold,
             lock_delay=lock_delay,
+            shared=shared,
             on_lost=on_lost,
             on_at_risk=on_at_risk,
         ) as lock:
@@ -118,6 +120,7 @@ class Client:
         max_hold: float | timedelta | None = None,
         min_hold: float | timedelta | None = None,
         lock_delay: float | timedelta | None = None,
+        shared: bool = False,
         on_lost: Callable[[Loss], None] | None = None,
         on_at_risk: Callable[[], None] | None = None,
     ) -> Lock:
@@ -146,6 +149,12 @@ class Client:
             lock_delay: How long the lock stays unavailable after the end of the lease if it is not released, in
                 seconds: 0 to 60. For stores that cannot compare tokens, in which a holder that lost the lock may still
                 be writing. A release ends it, however late. Default: 0, none.
+            shared: Shares the lock with all others that ask for it so (readers), and excludes only those that do not
+                (writers). A reader never overtakes a writer that waits: a task that holds the lock and asks for it once
+                more while a writer waits, waits for itself until its ``wait`` is over. Tokens rise with each grant, of
+                readers too: readers that write next to each other must not be compared by the plain
+                :mod:`fencepost.guards`. All servers have to know it, as they have to know ``max_hold``. Not with
+                ``min_hold`` and ``lock_delay``.
             on_lost: Called once if the lock is lost, by the event loop.
             on_at_risk: Called when renewals begin to fail, by the event loop. The lock is still held.
 
@@ -162,7 +171,7 @@ class Client:
         convert.callback(on_lost, "on_lost")
         convert.callback(on_at_risk, "on_at_risk")
         bounds = (max_hold, min_hold, lock_delay)
-        request = requests.acquire(name, ttl, wait, label, metadata, request_id, min_token, *bounds)
+        request = requests.acquire(name, ttl, wait, label, metadata, request_id, min_token, *bounds, shared)
         return await self._acquire(request, on_lost, on_at_risk)
 
     async def _acquire(
@@ -189,6 +198,7 @@ class Client:
         max_hold: float | timedelta | None = None,
         min_hold: float | timedelta | None = None,
         lock_delay: float | timedelta | None = None,
+        shared: bool = False,
         on_lost: Callable[[Loss], None] | None = None,
         on_at_risk: Callable[[], None] | None = None,
     ) -> Lock | None:
@@ -202,6 +212,7 @@ class Client:
                 max_hold=max_hold,
                 min_hold=min_hold,
                 lock_delay=lock_delay,
+                shared=shared,
                 on_lost=on_lost,
                 on_at_risk=on_at_risk,
             )

@@ -13,6 +13,7 @@ import java.util.Map;
  * @param expiresIn the time until the lease ends unless it is renewed; null for a classic client whose key has no TTL
  * @param heldSince the time since the grant
  * @param metadata the metadata that the holder chose
+ * @param shared whether the holder shares the lock with others, by {@link LockRequest#shared}
  */
 public record HolderInfo(
     String holder,
@@ -21,4 +22,5 @@ public record HolderInfo(
     Duration ttl,
     Duration expiresIn,
     Duration heldSince,
-    Map<String, String> metadata) {}
+    Map<String, String> metadata,
+    boolean shared) {}

@@ -7,15 +7,17 @@ import java.util.List;
  * to decide whether to write.
  *
  * @param name the lock's name
- * @param holders the holders; empty if the lock is not held, today at most one
+ * @param holders the holders; empty if the lock is not held. One, or the oldest of those that share it: at most 8
+ * @param holderCount how many holders the lock has in all
  * @param delay why nobody gets the lock, if nobody holds it; null if there is no delay
  * @param waiters the number of waiting requests
- * @param previousEnd how the last lease before the current one ended
+ * @param previousEnd how the last lease before the current one ended; before the newest one, if the lock is shared
  * @param newestToken the highest token granted for the lock; 0 if the server remembers none
  */
 public record LockInfo(
     String name,
     List<HolderInfo> holders,
+    int holderCount,
     LockDelay delay,
     int waiters,
     LeaseEnd previousEnd,

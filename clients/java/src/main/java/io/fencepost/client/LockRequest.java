@@ -1,6 +1,7 @@
 package io.fencepost.client;
 
 import io.fencepost.v1.AcquireRequest;
+import io.fencepost.v1.LockMode;
 import io.grpc.Status;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -163,6 +164,22 @@ public final class LockRequest {
    */
   public LockRequest lockDelay(Duration lockDelay) {
     request.setLockDelay(orNone(lockDelay, "lockDelay"));
+    return this;
+  }
+
+  /**
+   * Shares the lock with all others that ask for it so (readers), and excludes only those that do not (writers). A
+   * reader never overtakes a writer that waits: a task that holds the lock and asks for it once more while a writer
+   * waits, waits for itself until its wait is over. All servers have to know it, as with {@link #maxHold}. Not with
+   * {@link #minHold} and {@link #lockDelay}.
+   *
+   * <p>Tokens rise with each grant, of readers too: readers that write next to each other must not be compared by the
+   * plain guards.
+   *
+   * @return this request
+   */
+  public LockRequest shared() {
+    request.setMode(LockMode.LOCK_MODE_SHARED);
     return this;
   }
 

@@ -1,6 +1,7 @@
 package io.fencepost.client;
 
 import io.fencepost.v1.LockHolder;
+import io.fencepost.v1.LockMode;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -67,7 +68,8 @@ final class Wire {
         java(holder.getTtl()),
         holder.hasExpiresIn() ? java(holder.getExpiresIn()) : null,
         java(holder.getHeldSince()),
-        Map.copyOf(holder.getMetadataMap()));
+        Map.copyOf(holder.getMetadataMap()),
+        holder.getMode() == LockMode.LOCK_MODE_SHARED);
   }
 
   /** Null if the message is absent. */
@@ -79,6 +81,7 @@ final class Wire {
     return new LockInfo(
         lock.getLockName(),
         holders(lock.getHoldersList()),
+        lock.getHolderCount(),
         delay(lock.hasDelay(), lock.getDelay()),
         lock.getWaiters(),
         end(lock.getPreviousEnd()),

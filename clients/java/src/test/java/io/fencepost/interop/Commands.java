@@ -124,6 +124,9 @@ final class Commands {
     if (request.has("lock_delay_ms")) {
       acquire.lockDelay(Duration.ofMillis(request.get("lock_delay_ms").getAsLong()));
     }
+    if (request.has("shared") && request.get("shared").getAsBoolean()) {
+      acquire.shared();
+    }
     if (request.has("wait_ms")) {
       acquire.waitFor(Duration.ofMillis(request.get("wait_ms").getAsLong()));
     }

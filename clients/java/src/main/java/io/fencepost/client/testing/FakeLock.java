@@ -17,8 +17,8 @@ import java.util.function.Consumer;
  * A lock without a server, for unit tests of code that is given a lock. It is held until the test loses it or the code
  * releases it. Its callbacks run on the thread that calls {@link #lose()}, unless they name an executor.
  *
- * <p>It is one lock, without a request: options such as {@code minHold} and {@code lockDelay} do nothing here. A {@link
- * FencepostServer} obeys them.
+ * <p>It is one lock, without a request: options such as {@code minHold}, {@code lockDelay} and {@code shared} do
+ * nothing here. A {@link FencepostServer} obeys them.
  */
 public final class FakeLock implements FencedLock {
   private final String name;
