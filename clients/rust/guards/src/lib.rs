@@ -23,9 +23,9 @@
 //! holder can change anything.
 //!
 //! The holder of a shared lock is a reader, and there may be several. A reader calls `raise_shared` once after the
-//! grant, which is a transaction of its own. Then each transaction of its work begins with `check_shared`. What it reads
-//! there stays so: no earlier writer gets through, and a later one waits for the transaction. Both steps, because
-//! readers would wait for one another if they raised within their work.
+//! grant, which is a transaction of its own. Then each transaction of its work begins with `check_shared`. What it
+//! reads there stays so: no earlier writer gets through, and a later one waits for the transaction. There are two
+//! steps, because readers would wait for one another if they raised within their work.
 //!
 //! Each store has a module behind a feature that is named after its driver: `tokio-postgres`, `mysql_async`, `rusqlite`
 //! and `redis`.
