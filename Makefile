@@ -102,7 +102,7 @@ test-python: ## Check the Python client
 test-typescript: ## Check the TypeScript client
 test-go: ## Check the Go client
 test-java: ## Check the Java client
-test-guards: ## Attack the guards of all stores with writers side by side, and run the recipes
+test-guards: ## Attack the guards of all stores with writers and readers, and run the recipes
 $(CLIENT_TESTS): test-%: programs
 	FENCEPOST_BIN=$(CURDIR)/target/debug/fencepost clients/$*/check
 

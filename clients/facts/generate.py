@@ -17,8 +17,9 @@ ORIGIN = "Written by clients/facts/generate.py: change clients/facts.json, clien
 COLUMNS = 100
 # As in rustfmt.toml.
 RUST_COLUMNS = 120
-# The parameters of the statements, always in this order.
-PARAMETER = re.compile(r":(?:lock_name|token|grant_id)\b")
+# The parameters of the statements and their numbers. They come in this order, also where one is repeated.
+NUMBERS = {"lock_name": 1, "token": 2, "grant_id": 3}
+PARAMETER = re.compile(rf":({'|'.join(NUMBERS)})\b")
 
 
 def reasons():
@@ -43,8 +44,7 @@ def uncommented(text):
 
 
 def numbered(text):
-    count = iter(range(1, 10))
-    return PARAMETER.sub(lambda _: f"${next(count)}", text)
+    return PARAMETER.sub(lambda found: f"${NUMBERS[found[1]]}", text)
 
 
 def unnamed(text):
@@ -58,13 +58,23 @@ def guards(style):
         "create": "Creates the table of fences.",
         "raise": "Raises a fence. Parameters: lock name, token, grant id.",
         "newest": "Reads a fence. Parameter: lock name.",
+        "has_shared": "Counts the columns for shared locks in the table of fences: 1 or 0.",
+        "add_shared": "Adds the column for shared locks to the table of fences.",
+        "raise_shared": "Raises the shared token of a fence. Parameters: lock name, token, grant id.",
+        "check_shared": "Locks a fence for readers. Parameters: lock name, token (three times if it is a ?), grant id.",
+        "newest_shared": "Reads a fence for a reader. Parameter: lock name.",
     }
     for store, title in stores.items():
         for name, text in statements(store).items():
             yield f"GUARD_{store}_{name}".upper(), f"{does[name]} For {title}.", style[store](text)
-    script = uncommented((CLIENTS / "guards/raise.lua").read_text())
-    about = "Raises a fence in Redis. Keys: the fence. Arguments: token, grant id. Append the script that writes."
-    yield "GUARD_REDIS_RAISE", about, script
+    scripts = {
+        "raise": "Raises a fence in Redis. Append the script that writes.",
+        "raise_shared": "Raises the shared token of a fence in Redis.",
+        "check_shared": "Checks the token of a reader in Redis. Append the script that does its work.",
+    }
+    for name, about in scripts.items():
+        script = uncommented((CLIENTS / f"guards/{name}.lua").read_text())
+        yield f"GUARD_REDIS_{name}".upper(), f"{about} Keys: the fence. Arguments: token, grant id.", script
 
 
 def comment(mark, text):

@@ -5,6 +5,10 @@
 // if a holder with a higher token has raised the fence before: roll back, and stop the work. Otherwise the fence stays
 // locked until the end of the transaction, so no other holder writes in between.
 //
+// The holder of a shared lock is a reader, and there may be several. A reader raises its token once after the grant,
+// with RaiseShared, which is a transaction of its own. Then it calls CheckShared first in each transaction of its work.
+// What it reads there stays so: no earlier writer gets through, and a later one waits for the transaction.
+//
 // The packages below are for databases: sqlguard for database/sql (PostgreSQL, MySQL and MariaDB, SQLite), pgxguard for
 // pgx, redisguard for go-redis. They are in a module apart from the client, which needs no driver.
 package guard
@@ -27,6 +31,9 @@ type Grant interface {
 
 // ErrStaleToken matches a [*StaleTokenError].
 var ErrStaleToken = errors.New("fencepost: the token is stale")
+
+// ErrNotRaised says that CheckShared was called with a token that RaiseShared has not raised in this store.
+var ErrNotRaised = errors.New("fencepost: RaiseShared has not raised the token in this store")
 
 // A StaleTokenError says that another holder has raised the fence: the lock was lost. Roll back, and write nothing. It
 // matches [ErrStaleToken].

@@ -26,6 +26,9 @@ type store interface {
 	prepare(ctx context.Context, order string) error
 	// write writes the state of an order, and raises the fence of the grant first unless the grant is nil.
 	write(ctx context.Context, order, state string, grant guard.Grant) error
+	// raiseShared takes the first step of a reader, and work writes in a transaction that begins with the second one.
+	raiseShared(ctx context.Context, grant guard.Grant) error
+	work(ctx context.Context, order, state string, grant guard.Grant) error
 	read(ctx context.Context, order string) (string, error)
 	close() error
 }
@@ -99,10 +102,30 @@ func (s sqlStore) write(ctx context.Context, order, state string, grant guard.Gr
 			return err
 		}
 	}
+	return s.update(ctx, tx, order, state)
+}
+
+func (s sqlStore) update(ctx context.Context, tx *sql.Tx, order, state string) error {
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf(updateOrder, s.first, s.second), state, order); err != nil {
 		return err
 	}
 	return tx.Commit()
+}
+
+func (s sqlStore) raiseShared(ctx context.Context, grant guard.Grant) error {
+	return sqlguard.RaiseShared(ctx, s.dialect, s.db, grant)
+}
+
+func (s sqlStore) work(ctx context.Context, order, state string, grant guard.Grant) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := sqlguard.CheckShared(ctx, s.dialect, tx, grant); err != nil {
+		return err
+	}
+	return s.update(ctx, tx, order, state)
 }
 
 func (s sqlStore) read(ctx context.Context, order string) (state string, err error) {
@@ -138,6 +161,20 @@ func (s pgxStore) write(ctx context.Context, order, state string, grant guard.Gr
 	})
 }
 
+func (s pgxStore) raiseShared(ctx context.Context, grant guard.Grant) error {
+	return pgxguard.RaiseShared(ctx, s.connection, grant)
+}
+
+func (s pgxStore) work(ctx context.Context, order, state string, grant guard.Grant) error {
+	return pgx.BeginFunc(ctx, s.connection, func(tx pgx.Tx) error {
+		if err := pgxguard.CheckShared(ctx, tx, grant); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, fmt.Sprintf(updateOrder, "$1", "$2"), state, order)
+		return err
+	})
+}
+
 func (s pgxStore) read(ctx context.Context, order string) (state string, err error) {
 	return state, s.connection.QueryRow(ctx, fmt.Sprintf(selectOrder, "$1"), order).Scan(&state)
 }
@@ -157,6 +194,14 @@ func (s redisStore) write(ctx context.Context, order, state string, grant guard.
 		return s.client.Set(ctx, order, state, 0).Err()
 	}
 	return setOrder.Run(ctx, s.client, grant, "fence:"+grant.Name(), []string{order}, state).Err()
+}
+
+func (s redisStore) raiseShared(ctx context.Context, grant guard.Grant) error {
+	return redisguard.RaiseShared(ctx, s.client, grant, "fence:"+grant.Name())
+}
+
+func (s redisStore) work(ctx context.Context, order, state string, grant guard.Grant) error {
+	return setOrder.CheckShared(ctx, s.client, grant, "fence:"+grant.Name(), []string{order}, state).Err()
 }
 
 func (s redisStore) read(ctx context.Context, order string) (string, error) {

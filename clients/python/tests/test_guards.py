@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,7 +120,120 @@ def test_names_compare_byte_by_byte(store: Store, name: str) -> None:
         assert store.read(name) == str(token)
 
 
+def test_readers_hold_side_by_side(store: Store, name: str) -> None:
+    store.write(name, "a", Held(name, 10))
+    for token in (12, 11):
+        store.raise_shared(Held(name, token))
+        store.work(name, f"by {token}", Held(name, token))
+    store.raise_shared(Held(name, 12))
+    for token in (12, 11):
+        store.work(name, f"by {token} again", Held(name, token))
+    # What the readers have read stays so: no earlier writer gets through, nor one with the token of a reader.
+    for writer in (Held(name, 10), Held(name, 11), Held(name, 12)):
+        with pytest.raises(StaleToken) as stale:
+            store.write(name, "late", writer)
+        assert (stale.value.token, stale.value.newest) == (writer.token, 12)
+    for reader in (Held(name, 9), Held(name, 10, "b")):
+        with pytest.raises(StaleToken) as stale:
+            store.raise_shared(reader)
+        assert (stale.value.name, stale.value.token, stale.value.newest) == (name, reader.token, 12)
+        with pytest.raises(StaleToken) as stale:
+            store.work(name, "late", reader)
+        assert (stale.value.name, stale.value.token, stale.value.newest) == (name, reader.token, 12)
+    assert store.read(name) == "by 11 again"
+    # After a later writer, the readers are stale.
+    store.write(name, "b", Held(name, 13))
+    for token in (11, 12):
+        with pytest.raises(StaleToken) as stale:
+            store.work(name, "late", Held(name, token))
+        assert stale.value.newest == 13
+        with pytest.raises(StaleToken):
+            store.raise_shared(Held(name, token))
+    assert store.read(name) == "b"
+
+
+def test_a_reader_may_be_the_first(store: Store, name: str) -> None:
+    store.raise_shared(Held(name, 2**51))
+    store.work(name, "a", Held(name, 2**51))
+    with pytest.raises(StaleToken):
+        store.write(name, "late", Held(name, 2**51 - 1))
+    store.write(name, "b", Held(name, 2**51 + 1))
+    assert store.read(name) == "b"
+
+
+def test_a_downgraded_writer_reads_with_its_token(store: Store, name: str) -> None:
+    writer, another = Held(name, 10), Held(name, 10, "b")
+    store.write(name, "a", writer)
+    store.raise_shared(writer)
+    store.work(name, "b", writer)
+    with pytest.raises(StaleToken) as stale:
+        store.write(name, "late", writer)
+    assert stale.value.newest == 10
+    with pytest.raises(StaleToken):
+        store.raise_shared(another)
+    with pytest.raises(StaleToken):
+        store.work(name, "late", another)
+    store.raise_shared(Held(name, 11))
+    store.work(name, "c", writer)
+    assert store.read(name) == "c"
+    # An upgrade keeps the grant and draws a new token. A late write from before does not pass.
+    store.write(name, "d", Held(name, 12, granted=10))
+    with pytest.raises(StaleToken):
+        store.work(name, "late", writer)
+    # The same after a downgrade without any write: the grant is that of the row, and the token that of the readers.
+    store.raise_shared(Held(name, 14, granted=10))
+    with pytest.raises(StaleToken) as stale:
+        store.write(name, "late", Held(name, 14, granted=10))
+    assert stale.value.newest == 14
+    assert store.read(name) == "d"
+
+
+def test_work_without_the_first_step(store: Store, name: str) -> None:
+    for newest in (0, 10):
+        if newest:
+            store.write(name, "a", Held(name, newest))
+        with pytest.raises(FencepostError, match=r"token 12 .* was not raised .* call raise_shared"):
+            store.work(name, "b", Held(name, 12))
+    assert store.read(name) == "a"
+
+
+# The table of the first version, in each database.
+FIRST = {
+    "postgres": "CREATE TABLE fencepost_fences (lock_name VARCHAR(512) PRIMARY KEY, token BIGINT NOT NULL, "
+    "grant_id VARCHAR(36) NOT NULL)",
+    "sqlite": "CREATE TABLE fencepost_fences (lock_name VARCHAR(512) PRIMARY KEY NOT NULL, token BIGINT NOT NULL, "
+    "grant_id VARCHAR(36) NOT NULL)",
+    "mysql": "CREATE TABLE fencepost_fences (lock_name VARBINARY(512) PRIMARY KEY, token BIGINT NOT NULL, "
+    "grant_id VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL) ENGINE = InnoDB",
+}
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["first-version", "no-table"])
+@pytest.mark.parametrize("kind", [kind for kind in STORES if not kind.startswith("redis")])
+def test_many_processes_create_the_table(
+    kind: str, before: bool, dsns: dict[str, Any], store: Store, name: str
+) -> None:
+    database = next((name for name in FIRST if name in kind), "postgres")
+    url = f"sqlite:///{dsns[kind]}" if kind == "sqlite" else dsns[f"sqlalchemy-{database}"]
+    engine = sqlalchemy.create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text("DROP TABLE fencepost_fences"))
+        if before:
+            connection.execute(sqlalchemy.text(FIRST[database]))
+            connection.execute(sqlalchemy.text("INSERT INTO fencepost_fences VALUES (:name, 10, 'g')"), {"name": name})
+    engine.dispose()
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda _: store.create(), range(6)))
+    if before:
+        with pytest.raises(StaleToken):
+            store.write(name, "late", Held(name, 9))
+    store.raise_shared(Held(name, 12))
+    store.work(name, "a", Held(name, 12))
+    store.write(name, "b", Held(name, 13))
+
+
 OUTSIDE = "not in a transaction"
+OWN = "raise_shared is a transaction of its own"
 
 
 def test_psycopg_needs_a_transaction(dsns: dict[str, Any]) -> None:
@@ -127,8 +241,12 @@ def test_psycopg_needs_a_transaction(dsns: dict[str, Any]) -> None:
         guard_psycopg.create_table(connection)
         with pytest.raises(FencepostError, match=OUTSIDE):
             guard_psycopg.raise_fence(connection, Held("outside", 1))
+        with pytest.raises(FencepostError, match=OUTSIDE):
+            guard_psycopg.check_shared(connection, Held("outside", 1))
         with connection.transaction():
             guard_psycopg.raise_fence(connection, Held("outside", 1))
+            with pytest.raises(FencepostError, match=OWN):
+                guard_psycopg.raise_shared(connection, Held("outside", 1))
 
 
 def test_mysql_needs_a_transaction(dsns: dict[str, Any]) -> None:
@@ -136,14 +254,24 @@ def test_mysql_needs_a_transaction(dsns: dict[str, Any]) -> None:
         guard_pymysql.create_table(connection)
         with pytest.raises(FencepostError, match=OUTSIDE):
             guard_pymysql.raise_fence(connection, Held("outside", 1))
+        guard_pymysql.raise_shared(connection, Held("read outside", 1))
+        with pytest.raises(FencepostError, match=OUTSIDE):
+            guard_pymysql.check_shared(connection, Held("read outside", 1))
         connection.begin()
         guard_pymysql.raise_fence(connection, Held("outside", 1))
+        with pytest.raises(FencepostError, match=OWN):
+            guard_pymysql.raise_shared(connection, Held("outside", 1))
     options = {**dsns["pymysql"], "autocommit": True, "collation": "utf8mb4_general_ci"}
     with closing(mysql.connector.connect(**options)) as other:
         with pytest.raises(FencepostError, match=OUTSIDE):
             guard_mysql_connector.raise_fence(other, Held("outside", 1))
+        guard_mysql_connector.raise_shared(other, Held("read outside", 1))
+        with pytest.raises(FencepostError, match=OUTSIDE):
+            guard_mysql_connector.check_shared(other, Held("read outside", 1))
         other.start_transaction()
         guard_mysql_connector.raise_fence(other, Held("outside", 1))
+        with pytest.raises(FencepostError, match=OWN):
+            guard_mysql_connector.raise_shared(other, Held("outside", 1))
 
 
 def test_sqlite_needs_a_transaction(tmp_path: Path) -> None:
@@ -155,7 +283,13 @@ def test_sqlite_needs_a_transaction(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "db")) as connection:
         # Python begins one before the first statement that writes.
         guard_sqlite.raise_fence(connection, Held("outside", 1))
+        with pytest.raises(FencepostError, match=OWN):
+            guard_sqlite.raise_shared(connection, Held("outside", 1))
         connection.rollback()
+        guard_sqlite.raise_shared(connection, Held("outside", 1))
+        # It begins none before a read.
+        with pytest.raises(FencepostError, match=OUTSIDE):
+            guard_sqlite.check_shared(connection, Held("outside", 1))
 
 
 def test_sqlalchemy_needs_a_transaction(tmp_path: Path) -> None:
@@ -164,4 +298,13 @@ def test_sqlalchemy_needs_a_transaction(tmp_path: Path) -> None:
         guard_sqlalchemy.create_table(connection)
         with pytest.raises(FencepostError, match=OUTSIDE):
             guard_sqlalchemy.raise_fence(connection, Held("outside", 1))
+        with pytest.raises(FencepostError, match=OUTSIDE):
+            guard_sqlalchemy.check_shared(connection, Held("outside", 1))
+    with engine.connect() as connection:
+        guard_sqlalchemy.raise_shared(connection, Held("outside", 1))
+        with pytest.raises(FencepostError, match=OUTSIDE):
+            guard_sqlalchemy.check_shared(connection, Held("outside", 1))
+        connection.execute(sqlalchemy.text("SELECT 1"))
+        with pytest.raises(FencepostError, match=OWN):
+            guard_sqlalchemy.raise_shared(connection, Held("outside", 1))
     engine.dispose()

@@ -153,51 +153,132 @@ export const REASONS: Readonly<Record<string, string>> = {
 export const GUARD_POSTGRES_CREATE = `CREATE TABLE IF NOT EXISTS fencepost_fences (
     lock_name VARCHAR(512) COLLATE "C" PRIMARY KEY,
     token BIGINT NOT NULL,
-    grant_id VARCHAR(36) NOT NULL
+    grant_id VARCHAR(36) NOT NULL,
+    shared_token BIGINT NOT NULL DEFAULT 0
 )`;
+// Counts the columns for shared locks in the table of fences: 1 or 0. For PostgreSQL.
+export const GUARD_POSTGRES_HAS_SHARED = `SELECT count(*) AS found FROM pg_attribute
+WHERE attrelid = to_regclass('fencepost_fences') AND attname = 'shared_token' AND NOT attisdropped`;
+// Adds the column for shared locks to the table of fences. For PostgreSQL.
+export const GUARD_POSTGRES_ADD_SHARED = `ALTER TABLE fencepost_fences
+ADD COLUMN IF NOT EXISTS shared_token BIGINT NOT NULL DEFAULT 0`;
 // Raises a fence. Parameters: lock name, token, grant id. For PostgreSQL.
 export const GUARD_POSTGRES_RAISE = `INSERT INTO fencepost_fences AS fence (lock_name, token, grant_id)
 VALUES ($1, $2, $3)
 ON CONFLICT (lock_name) DO UPDATE SET token = excluded.token, grant_id = excluded.grant_id
-WHERE excluded.token > fence.token OR (excluded.token = fence.token AND excluded.grant_id = fence.grant_id)
+WHERE excluded.token > fence.shared_token AND (excluded.token > fence.token
+    OR (excluded.token = fence.token AND excluded.grant_id = fence.grant_id))
 RETURNING token`;
 // Reads a fence. Parameter: lock name. For PostgreSQL.
-export const GUARD_POSTGRES_NEWEST = `SELECT token FROM fencepost_fences WHERE lock_name = $1`;
+export const GUARD_POSTGRES_NEWEST = `SELECT GREATEST(token, shared_token) AS token FROM fencepost_fences
+WHERE lock_name = $1`;
+// Raises the shared token of a fence. Parameters: lock name, token, grant id. For PostgreSQL.
+export const GUARD_POSTGRES_RAISE_SHARED = `INSERT INTO fencepost_fences AS fence (lock_name, token, grant_id, shared_token)
+VALUES ($1, 0, '', $2)
+ON CONFLICT (lock_name) DO UPDATE SET shared_token = GREATEST(excluded.shared_token, fence.shared_token)
+WHERE excluded.shared_token > fence.token OR (excluded.shared_token = fence.token AND fence.grant_id = $3)
+RETURNING shared_token`;
+// Locks a fence for readers. Parameters: lock name, token (three times if it is a ?), grant id. For
+// PostgreSQL.
+export const GUARD_POSTGRES_CHECK_SHARED = `SELECT token FROM fencepost_fences
+WHERE lock_name = $1 AND shared_token >= $2
+    AND (token < $2 OR (token = $2 AND grant_id = $3))
+FOR SHARE`;
 // Creates the table of fences. For MySQL and MariaDB.
 export const GUARD_MYSQL_CREATE = `CREATE TABLE IF NOT EXISTS fencepost_fences (
     lock_name VARBINARY(512) PRIMARY KEY,
     token BIGINT NOT NULL,
-    grant_id VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL
+    grant_id VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    shared_token BIGINT NOT NULL DEFAULT 0
 ) ENGINE = InnoDB`;
+// Counts the columns for shared locks in the table of fences: 1 or 0. For MySQL and MariaDB.
+export const GUARD_MYSQL_HAS_SHARED = `SELECT COUNT(*) AS found FROM information_schema.columns
+WHERE table_schema = DATABASE() AND table_name = 'fencepost_fences' AND column_name = 'shared_token'`;
+// Adds the column for shared locks to the table of fences. For MySQL and MariaDB.
+export const GUARD_MYSQL_ADD_SHARED = `ALTER TABLE fencepost_fences
+ADD COLUMN shared_token BIGINT NOT NULL DEFAULT 0`;
 // Raises a fence. Parameters: lock name, token, grant id. For MySQL and MariaDB.
 export const GUARD_MYSQL_RAISE = `INSERT INTO fencepost_fences (lock_name, token, grant_id)
 VALUES (CONVERT(? USING utf8mb4), ?, ?)
 ON DUPLICATE KEY UPDATE
-    grant_id = IF(VALUES(token) > token, VALUES(grant_id), grant_id),
-    token = GREATEST(VALUES(token), token)`;
+    grant_id = IF(VALUES(token) > GREATEST(token, shared_token), VALUES(grant_id), grant_id),
+    token = IF(VALUES(token) > GREATEST(token, shared_token), VALUES(token), token)`;
 // Reads a fence. Parameter: lock name. For MySQL and MariaDB.
-export const GUARD_MYSQL_NEWEST = `SELECT token, grant_id FROM fencepost_fences
-WHERE lock_name = CONVERT(? USING utf8mb4) FOR UPDATE`;
+export const GUARD_MYSQL_NEWEST = `SELECT GREATEST(token, shared_token) AS token, IF(shared_token < token, grant_id, NULL) AS grant_id
+FROM fencepost_fences WHERE lock_name = CONVERT(? USING utf8mb4) FOR UPDATE`;
+// Raises the shared token of a fence. Parameters: lock name, token, grant id. For MySQL and MariaDB.
+export const GUARD_MYSQL_RAISE_SHARED = `INSERT INTO fencepost_fences (lock_name, token, grant_id, shared_token)
+VALUES (CONVERT(? USING utf8mb4), 0, '', ?)
+ON DUPLICATE KEY UPDATE shared_token = IF(
+    VALUES(shared_token) > token OR (VALUES(shared_token) = token AND grant_id = ?),
+    GREATEST(VALUES(shared_token), shared_token), shared_token)`;
+// Locks a fence for readers. Parameters: lock name, token (three times if it is a ?), grant id. For
+// MySQL and MariaDB.
+export const GUARD_MYSQL_CHECK_SHARED = `SELECT token FROM fencepost_fences
+WHERE lock_name = CONVERT(? USING utf8mb4) AND shared_token >= ?
+    AND (token < ? OR (token = ? AND grant_id = ?))
+LOCK IN SHARE MODE`;
+// Reads a fence for a reader. Parameter: lock name. For MySQL and MariaDB.
+export const GUARD_MYSQL_NEWEST_SHARED = `SELECT GREATEST(token, shared_token) AS token FROM fencepost_fences
+WHERE lock_name = CONVERT(? USING utf8mb4) LOCK IN SHARE MODE`;
 // Creates the table of fences. For SQLite.
 export const GUARD_SQLITE_CREATE = `CREATE TABLE IF NOT EXISTS fencepost_fences (
     lock_name VARCHAR(512) PRIMARY KEY NOT NULL,
     token BIGINT NOT NULL,
-    grant_id VARCHAR(36) NOT NULL
+    grant_id VARCHAR(36) NOT NULL,
+    shared_token BIGINT NOT NULL DEFAULT 0
 )`;
+// Counts the columns for shared locks in the table of fences: 1 or 0. For SQLite.
+export const GUARD_SQLITE_HAS_SHARED = `SELECT count(*) AS found FROM pragma_table_info('fencepost_fences')
+WHERE name = 'shared_token'`;
+// Adds the column for shared locks to the table of fences. For SQLite.
+export const GUARD_SQLITE_ADD_SHARED = `ALTER TABLE fencepost_fences
+ADD COLUMN shared_token BIGINT NOT NULL DEFAULT 0`;
 // Raises a fence. Parameters: lock name, token, grant id. For SQLite.
 export const GUARD_SQLITE_RAISE = `INSERT INTO fencepost_fences AS fence (lock_name, token, grant_id)
 VALUES (?, ?, ?)
 ON CONFLICT (lock_name) DO UPDATE SET token = excluded.token, grant_id = excluded.grant_id
-WHERE excluded.token > fence.token OR (excluded.token = fence.token AND excluded.grant_id = fence.grant_id)
+WHERE excluded.token > fence.shared_token AND (excluded.token > fence.token
+    OR (excluded.token = fence.token AND excluded.grant_id = fence.grant_id))
 RETURNING token`;
 // Reads a fence. Parameter: lock name. For SQLite.
-export const GUARD_SQLITE_NEWEST = `SELECT token FROM fencepost_fences WHERE lock_name = ?`;
-// Raises a fence in Redis. Keys: the fence. Arguments: token, grant id. Append the script that writes.
+export const GUARD_SQLITE_NEWEST = `SELECT MAX(token, shared_token) AS token FROM fencepost_fences
+WHERE lock_name = ?`;
+// Raises the shared token of a fence. Parameters: lock name, token, grant id. For SQLite.
+export const GUARD_SQLITE_RAISE_SHARED = `INSERT INTO fencepost_fences AS fence (lock_name, token, grant_id, shared_token)
+VALUES (?, 0, '', ?)
+ON CONFLICT (lock_name) DO UPDATE SET shared_token = MAX(excluded.shared_token, fence.shared_token)
+WHERE excluded.shared_token > fence.token OR (excluded.shared_token = fence.token AND fence.grant_id = ?)
+RETURNING shared_token`;
+// Locks a fence for readers. Parameters: lock name, token (three times if it is a ?), grant id. For
+// SQLite.
+export const GUARD_SQLITE_CHECK_SHARED = `SELECT token FROM fencepost_fences
+WHERE lock_name = ? AND shared_token >= ?
+    AND (token < ? OR (token = ? AND grant_id = ?))`;
+// Raises a fence in Redis. Append the script that writes. Keys: the fence. Arguments: token, grant id.
 export const GUARD_REDIS_RAISE = `do
-    local fence = redis.call('HMGET', KEYS[1], 'token', 'grant_id')
-    local newest, token = tonumber(fence[1] or 0), tonumber(ARGV[1])
-    if not (token > newest or token == newest and fence[2] == ARGV[2]) then
-        return redis.error_reply('STALE ' .. string.format('%.0f', newest))
+    local fence = redis.call('HMGET', KEYS[1], 'token', 'grant_id', 'shared')
+    local writer, shared, token = tonumber(fence[1] or 0), tonumber(fence[3] or 0), tonumber(ARGV[1])
+    if not (token > shared and (token > writer or token == writer and fence[2] == ARGV[2])) then
+        return redis.error_reply('STALE ' .. string.format('%.0f', math.max(writer, shared)))
     end
     redis.call('HSET', KEYS[1], 'token', ARGV[1], 'grant_id', ARGV[2])
+end`;
+// Raises the shared token of a fence in Redis. Keys: the fence. Arguments: token, grant id.
+export const GUARD_REDIS_RAISE_SHARED = `local fence = redis.call('HMGET', KEYS[1], 'token', 'grant_id', 'shared')
+local writer, shared, token = tonumber(fence[1] or 0), tonumber(fence[3] or 0), tonumber(ARGV[1])
+if not (token > writer or token == writer and fence[2] == ARGV[2]) then
+    return redis.error_reply('STALE ' .. string.format('%.0f', math.max(writer, shared)))
+end
+if token > shared then
+    redis.call('HSET', KEYS[1], 'shared', ARGV[1])
+end`;
+// Checks the token of a reader in Redis. Append the script that does its work. Keys: the fence.
+// Arguments: token, grant id.
+export const GUARD_REDIS_CHECK_SHARED = `do
+    local fence = redis.call('HMGET', KEYS[1], 'token', 'grant_id', 'shared')
+    local writer, shared, token = tonumber(fence[1] or 0), tonumber(fence[3] or 0), tonumber(ARGV[1])
+    if not (token <= shared and (token > writer or token == writer and fence[2] == ARGV[2])) then
+        return redis.error_reply('STALE ' .. string.format('%.0f', math.max(writer, shared)))
+    end
 end`;

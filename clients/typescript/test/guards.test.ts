@@ -12,7 +12,7 @@ import type pg from "pg";
 import { createClient } from "redis";
 import { type Fenced, mysql, postgres, redis, sqlite, StaleToken } from "../src/guards/index.js";
 import { after, connect, findUp, start } from "./support/index.js";
-import { type Addresses, DRIVERS, HAS_NODE_SQLITE, prepare } from "./support/stores.js";
+import { type Addresses, DRIVERS, HAS_NODE_SQLITE, prepare, replaceTables } from "./support/stores.js";
 
 /** Starts the stores; they end with the test. */
 async function startStores(t: TestContext): Promise<Addresses> {
@@ -90,6 +90,76 @@ void test("guards", async (t) => {
     ]),
   );
 
+  await Promise.all(
+    Object.keys(DRIVERS).map((driver) =>
+      t.test(`${driver}: readers hold side by side`, async (t) => {
+        const store = await (DRIVERS[driver] ?? assert.fail())(stores);
+        after(t, async () => {
+          await store.close();
+        });
+        const name = `shared/${driver}`;
+        const grant = (token: number, grantId = `g${String(token)}`): Fenced => ({ name, token, grantId });
+        const stale = (step: Promise<void>, { token }: Fenced, newest: number) =>
+          assert.rejects(step, { name: "StaleToken", lockName: name, token, newest });
+        const [first, second] = [grant(11), grant(12)];
+
+        await assert.rejects(store.work(second, "early"), /token 12 .* was not raised: call raiseShared/);
+        await store.write(grant(10), "written", true);
+        await assert.rejects(store.work(second, "early"), /token 12 .* was not raised: call raiseShared/);
+        for (const reader of [second, first]) {
+          await store.raiseShared(reader);
+          await store.work(reader, `by ${String(reader.token)}`);
+        }
+        await store.raiseShared(second);
+        await store.work(first, "both");
+        // What the readers have read stays so: no earlier writer gets through, nor one with the token of a reader.
+        for (const late of [grant(10), first, second]) await stale(store.write(late, "late", true), late, 12);
+        for (const late of [grant(9), grant(10, "another")]) {
+          await stale(store.raiseShared(late), late, 12);
+          await stale(store.work(late, "late"), late, 12);
+        }
+        assert.equal(await store.read(name), "both");
+
+        // After a later writer, the readers are stale.
+        const writer = grant(13, "g");
+        await store.write(writer, "next", true);
+        for (const late of [first, second]) {
+          await stale(store.raiseShared(late), late, 13);
+          await stale(store.work(late, "late"), late, 13);
+        }
+        assert.equal(await store.read(name), "next");
+
+        // A downgraded writer reads with its token, and shuts out its own late writes.
+        await store.raiseShared(writer);
+        await store.work(writer, "read");
+        await stale(store.write(writer, "late", true), writer, 13);
+        await stale(store.work(grant(13, "another"), "late"), writer, 13);
+        // An upgrade keeps the grant and draws a new token. A downgrade follows before anything is written.
+        const upgraded = grant(Number.MAX_SAFE_INTEGER, "g");
+        await store.raiseShared(upgraded);
+        await stale(store.write(upgraded, "late", true), upgraded, upgraded.token);
+        await store.work(writer, "read again");
+        assert.equal(await store.read(name), "read again");
+      }),
+    ),
+  );
+
+  await t.test("many processes create the table at once", async () => {
+    const grant = { name: "created", token: 12, grantId: "g12" };
+    const early = { name: "created", token: 9, grantId: "g9" };
+    for (const before of [true, false]) {
+      await replaceTables(stores, before ? "first version" : "none");
+      await Promise.all(Array.from({ length: 6 }, () => prepare(stores)));
+      for (const driver of ["pg", "mysql2", "node-sqlite3-wasm"]) {
+        const store = await (DRIVERS[driver] ?? assert.fail())(stores);
+        if (before) await assert.rejects(store.raiseShared(early), StaleToken, "the row from before is there");
+        await store.raiseShared(grant);
+        await store.work(grant, "work");
+        await store.close();
+      }
+    }
+  });
+
   if (!HAS_NODE_SQLITE) {
     const { node } = process.versions;
     await t.test("node:sqlite", { skip: `needs Node.js 22.13 or later, this is ${node}` });
@@ -111,6 +181,13 @@ void test("outside of a transaction nothing is guarded", () => {
   assert.throws(() => {
     sqlite.raise(database as unknown as sqlite.Database, lock);
   }, /BEGIN IMMEDIATE/);
+  assert.throws(() => {
+    sqlite.checkShared(database as unknown as sqlite.Database, lock);
+  }, /BEGIN IMMEDIATE/);
+  database.exec("BEGIN");
+  assert.throws(() => {
+    sqlite.raiseShared(database as unknown as sqlite.Database, lock);
+  }, /a transaction of its own/);
   database.close();
   // A pool runs each statement in a transaction of its own: it does not compile.
   const calls = [
@@ -118,8 +195,16 @@ void test("outside of a transaction nothing is guarded", () => {
     (pool: pg.Pool) => postgres.raise(pool, lock),
     // @ts-expect-error A pool of mysql2.
     (pool: mysql2.Pool) => mysql.raise(pool, lock),
+    // @ts-expect-error A pool of pg.
+    (pool: pg.Pool) => postgres.checkShared(pool, lock),
+    // @ts-expect-error A pool of mysql2.
+    (pool: mysql2.Pool) => mysql.checkShared(pool, lock),
     (client: pg.PoolClient, pool: pg.Pool) => Promise.all([postgres.raise(client, lock), postgres.create(pool)]),
     (one: mysql2.PoolConnection, pool: mysql2.Pool) => Promise.all([mysql.raise(one, lock), mysql.create(pool)]),
+    (pool: pg.Pool, client: pg.PoolClient) =>
+      Promise.all([postgres.raiseShared(pool, lock), postgres.checkShared(client, lock)]),
+    (pool: mysql2.Pool, one: mysql2.PoolConnection) =>
+      Promise.all([mysql.raiseShared(pool, lock), mysql.checkShared(one, lock)]),
   ];
-  assert.equal(calls.length, 4);
+  assert.equal(calls.length, 8);
 });

@@ -128,6 +128,7 @@ fn text_of(written: Written) -> String {
     match written {
         Written::Accepted => "accepted".to_owned(),
         Written::Rejected { highest } => format!("rejected, highest {highest}"),
+        Written::NotRaised => "not raised".to_owned(),
     }
 }
 

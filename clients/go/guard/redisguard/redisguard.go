@@ -9,6 +9,7 @@ package redisguard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -16,19 +17,25 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fencepost/fencepost-go/guard"
+	"github.com/fencepost/fencepost-go/guard/internal/readers"
 	"github.com/fencepost/fencepost-go/internal/facts"
 )
 
 // stalePrefix begins the error of the script if the token is stale. The newest token follows.
 const stalePrefix = "STALE "
 
+var raiseShared = redis.NewScript(facts.GuardRedisRaiseShared)
+
 // A Script raises the fence of a lock, and then writes. Create it once.
-type Script struct{ script *redis.Script }
+type Script struct{ script, shared *redis.Script }
 
 // NewScript creates a script. The text that writes has its keys in KEYS[2] and following, its arguments in ARGV[3] and
 // following.
 func NewScript(write string) *Script {
-	return &Script{script: redis.NewScript(facts.GuardRedisRaise + "\n" + write)}
+	return &Script{
+		script: redis.NewScript(facts.GuardRedisRaise + "\n" + write),
+		shared: redis.NewScript(facts.GuardRedisCheckShared + "\n" + write),
+	}
 }
 
 // Run runs the script. The key of the fence must be in the same slot of a cluster as the other keys, and so have the
@@ -37,9 +44,41 @@ func NewScript(write string) *Script {
 func (s *Script) Run(
 	ctx context.Context, client redis.Scripter, grant guard.Grant, fence string, keys []string, arguments ...any,
 ) *redis.Cmd {
+	return run(ctx, s.script, client, grant, fence, keys, arguments, stale)
+}
+
+// CheckShared runs the script under a shared lock, after [RaiseShared]. Its arguments are those of Run. The error of
+// the result is a [*guard.StaleTokenError] if a later writer has raised the fence, and [guard.ErrNotRaised] if
+// RaiseShared was not called. Then the script did not run.
+func (s *Script) CheckShared(
+	ctx context.Context, client redis.Scripter, grant guard.Grant, fence string, keys []string, arguments ...any,
+) *redis.Cmd {
+	return run(ctx, s.shared, client, grant, fence, keys, arguments, readers.Refused)
+}
+
+// RaiseShared raises the token of a shared lock. Call it once after the grant. The error is a [*guard.StaleTokenError]
+// if a later writer has raised the fence.
+func RaiseShared(ctx context.Context, client redis.Scripter, grant guard.Grant, fence string) error {
+	err := run(ctx, raiseShared, client, grant, fence, nil, nil, readers.Refused).Err()
+	if errors.Is(err, redis.Nil) {
+		// The script has no result.
+		return nil
+	}
+	return err
+}
+
+func stale(grant guard.Grant, newest uint64) error {
+	return &guard.StaleTokenError{Name: grant.Name(), Token: grant.Token(), Newest: newest}
+}
+
+// run runs a script that begins with a guard. refused makes the error for the newest token.
+func run(
+	ctx context.Context, script *redis.Script, client redis.Scripter, grant guard.Grant, fence string, keys []string,
+	arguments []any, refused func(guard.Grant, uint64) error,
+) *redis.Cmd {
 	keys = append([]string{fence}, keys...)
 	arguments = append([]any{strconv.FormatUint(grant.Token(), 10), grant.GrantID()}, arguments...)
-	result := s.script.Run(ctx, client, keys, arguments...)
+	result := script.Run(ctx, client, keys, arguments...)
 	err := result.Err()
 	if err == nil {
 		return result
@@ -52,7 +91,7 @@ func (s *Script) Run(
 			result.SetErr(fmt.Errorf("fencepost: lock %q: the fence %q is corrupt: %w", grant.Name(), fence, err))
 			return result
 		}
-		result.SetErr(&guard.StaleTokenError{Name: grant.Name(), Token: grant.Token(), Newest: newest})
+		result.SetErr(refused(grant, newest))
 	}
 	return result
 }

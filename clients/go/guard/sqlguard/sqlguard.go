@@ -19,6 +19,7 @@ import (
 	"fmt"
 
 	"github.com/fencepost/fencepost-go/guard"
+	"github.com/fencepost/fencepost-go/guard/internal/readers"
 	"github.com/fencepost/fencepost-go/internal/facts"
 )
 
@@ -36,10 +37,27 @@ const (
 	SQLite
 )
 
-var statements = map[Dialect]struct{ create, raise, newest string }{
-	Postgres: {facts.GuardPostgresCreate, facts.GuardPostgresRaise, facts.GuardPostgresNewest},
-	MySQL:    {facts.GuardMysqlCreate, facts.GuardMysqlRaise, facts.GuardMysqlNewest},
-	SQLite:   {facts.GuardSqliteCreate, facts.GuardSqliteRaise, facts.GuardSqliteNewest},
+// texts are the statements for one kind of database.
+type texts struct {
+	create, hasShared, addShared, raise, newest, raiseShared, checkShared, newestShared string
+}
+
+var statements = map[Dialect]texts{
+	Postgres: {
+		facts.GuardPostgresCreate, facts.GuardPostgresHasShared, facts.GuardPostgresAddShared,
+		facts.GuardPostgresRaise, facts.GuardPostgresNewest,
+		facts.GuardPostgresRaiseShared, facts.GuardPostgresCheckShared, facts.GuardPostgresNewest,
+	},
+	MySQL: {
+		facts.GuardMysqlCreate, facts.GuardMysqlHasShared, facts.GuardMysqlAddShared,
+		facts.GuardMysqlRaise, facts.GuardMysqlNewest,
+		facts.GuardMysqlRaiseShared, facts.GuardMysqlCheckShared, facts.GuardMysqlNewestShared,
+	},
+	SQLite: {
+		facts.GuardSqliteCreate, facts.GuardSqliteHasShared, facts.GuardSqliteAddShared,
+		facts.GuardSqliteRaise, facts.GuardSqliteNewest,
+		facts.GuardSqliteRaiseShared, facts.GuardSqliteCheckShared, facts.GuardSqliteNewest,
+	},
 }
 
 var errDialect = errors.New("fencepost: the dialect must be Postgres, MySQL or SQLite")
@@ -47,23 +65,29 @@ var errDialect = errors.New("fencepost: the dialect must be Postgres, MySQL or S
 // An Execer executes statements: a [*sql.DB], [*sql.Conn] or [*sql.Tx].
 type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// CreateTable creates the table fencepost_fences unless it exists. Call it once when the program starts, or in a
-// migration.
+// CreateTable creates the table fencepost_fences unless it exists, and adds what one of an earlier version lacks. Call
+// it once when the program starts, or in a migration.
 func CreateTable(ctx context.Context, dialect Dialect, db Execer) error {
 	texts, ok := statements[dialect]
 	if !ok {
 		return errDialect
 	}
-	_, err := db.ExecContext(ctx, texts.create)
-	if err != nil && dialect == Postgres {
-		// If several create it at the same moment, PostgreSQL refuses all but one. The next attempt finds the table.
-		if _, again := db.ExecContext(ctx, texts.create); again == nil {
-			return nil
-		}
+	found := func() bool {
+		var columns int
+		return db.QueryRowContext(ctx, texts.hasShared).Scan(&columns) == nil && columns > 0
 	}
-	if err != nil {
+	if found() {
+		return nil
+	}
+	_, err := db.ExecContext(ctx, texts.create)
+	if err == nil && !found() {
+		_, err = db.ExecContext(ctx, texts.addShared)
+	}
+	// If several do so at the same moment, the database may refuse all but one.
+	if err != nil && !found() {
 		return fmt.Errorf("fencepost: cannot create the table of fences: %w", err)
 	}
 	return nil
@@ -108,13 +132,100 @@ func raiseMySQL(ctx context.Context, tx *sql.Tx, grant guard.Grant) (newest uint
 	if _, err := tx.ExecContext(ctx, texts.raise, grant.Name(), int64(grant.Token()), grant.GrantID()); err != nil {
 		return 0, err
 	}
-	var grantID string
+	// It is NULL if the newest token is that of a reader.
+	var grantID sql.NullString
 	if err := tx.QueryRowContext(ctx, texts.newest, grant.Name()).Scan(&newest, &grantID); err != nil {
 		return 0, err
 	}
 	// Both are compared: equal ids alone would let a lower token pass if a caller gives grants the same id, or none.
-	if newest == grant.Token() && grantID == grant.GrantID() {
+	if newest == grant.Token() && grantID.Valid && grantID.String == grant.GrantID() {
 		return 0, nil
 	}
 	return newest, nil
+}
+
+// A Beginner begins transactions: a [*sql.DB] or a [*sql.Conn].
+type Beginner interface {
+	BeginTx(ctx context.Context, options *sql.TxOptions) (*sql.Tx, error)
+}
+
+// RaiseShared raises the token of a shared lock, in a transaction of its own: within that of the work, readers would
+// wait for one another. Call it once after the grant. It waits for the transactions that work under this lock at that
+// time.
+//
+// The error is a [*guard.StaleTokenError] if a later writer has raised the fence, and otherwise wraps that of the
+// database.
+func RaiseShared(ctx context.Context, dialect Dialect, db Beginner, grant guard.Grant) error {
+	texts, ok := statements[dialect]
+	if !ok {
+		return errDialect
+	}
+	err := raiseShared(ctx, dialect, texts, db, grant)
+	return readers.Wrapped(err, grant, "raise the shared token")
+}
+
+func raiseShared(ctx context.Context, dialect Dialect, texts texts, db Beginner, grant guard.Grant) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	arguments := []any{grant.Name(), int64(grant.Token()), grant.GrantID()}
+	if dialect == MySQL {
+		// How many rows it has changed depends on the settings of the driver, so the row is read back.
+		if _, err := tx.ExecContext(ctx, texts.raiseShared, arguments...); err != nil {
+			return err
+		}
+		if err := checkShared(ctx, dialect, texts, tx, grant); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
+	var raised int64
+	err = tx.QueryRowContext(ctx, texts.raiseShared, arguments...).Scan(&raised)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = refused(ctx, texts, tx, grant)
+	}
+	if err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// CheckShared checks the token of a shared lock. It must be the first statement of each transaction that works under
+// the lock. Until the end of the transaction writers wait, and other readers do not.
+//
+// The error is a [*guard.StaleTokenError] if a later writer has raised the fence, [guard.ErrNotRaised] if [RaiseShared]
+// was not called, and otherwise wraps that of the database. In all cases roll back.
+func CheckShared(ctx context.Context, dialect Dialect, tx *sql.Tx, grant guard.Grant) error {
+	texts, ok := statements[dialect]
+	if !ok {
+		return errDialect
+	}
+	return readers.Wrapped(checkShared(ctx, dialect, texts, tx, grant), grant, "check the shared token")
+}
+
+func checkShared(ctx context.Context, dialect Dialect, texts texts, tx *sql.Tx, grant guard.Grant) error {
+	token := int64(grant.Token())
+	arguments := []any{grant.Name(), token, grant.GrantID()}
+	if dialect != Postgres {
+		// Without numbers for the parameters, the token comes as often as it is compared.
+		arguments = []any{grant.Name(), token, token, token, grant.GrantID()}
+	}
+	var writer int64
+	err := tx.QueryRowContext(ctx, texts.checkShared, arguments...).Scan(&writer)
+	if errors.Is(err, sql.ErrNoRows) {
+		return refused(ctx, texts, tx, grant)
+	}
+	return err
+}
+
+// refused returns why a reader is refused.
+func refused(ctx context.Context, texts texts, tx *sql.Tx, grant guard.Grant) error {
+	var newest uint64
+	err := tx.QueryRowContext(ctx, texts.newestShared, grant.Name()).Scan(&newest)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	return readers.Refused(grant, newest)
 }

@@ -227,61 +227,164 @@ var Reasons = map[string]string{
 const GuardPostgresCreate = `CREATE TABLE IF NOT EXISTS fencepost_fences (
     lock_name VARCHAR(512) COLLATE "C" PRIMARY KEY,
     token BIGINT NOT NULL,
-    grant_id VARCHAR(36) NOT NULL
+    grant_id VARCHAR(36) NOT NULL,
+    shared_token BIGINT NOT NULL DEFAULT 0
 )`
+
+// GuardPostgresHasShared: Counts the columns for shared locks in the table of fences: 1 or 0. For
+// PostgreSQL.
+const GuardPostgresHasShared = `SELECT count(*) AS found FROM pg_attribute
+WHERE attrelid = to_regclass('fencepost_fences') AND attname = 'shared_token' AND NOT attisdropped`
+
+// GuardPostgresAddShared: Adds the column for shared locks to the table of fences. For PostgreSQL.
+const GuardPostgresAddShared = `ALTER TABLE fencepost_fences
+ADD COLUMN IF NOT EXISTS shared_token BIGINT NOT NULL DEFAULT 0`
 
 // GuardPostgresRaise: Raises a fence. Parameters: lock name, token, grant id. For PostgreSQL.
 const GuardPostgresRaise = `INSERT INTO fencepost_fences AS fence (lock_name, token, grant_id)
 VALUES ($1, $2, $3)
 ON CONFLICT (lock_name) DO UPDATE SET token = excluded.token, grant_id = excluded.grant_id
-WHERE excluded.token > fence.token OR (excluded.token = fence.token AND excluded.grant_id = fence.grant_id)
+WHERE excluded.token > fence.shared_token AND (excluded.token > fence.token
+    OR (excluded.token = fence.token AND excluded.grant_id = fence.grant_id))
 RETURNING token`
 
 // GuardPostgresNewest: Reads a fence. Parameter: lock name. For PostgreSQL.
-const GuardPostgresNewest = `SELECT token FROM fencepost_fences WHERE lock_name = $1`
+const GuardPostgresNewest = `SELECT GREATEST(token, shared_token) AS token FROM fencepost_fences
+WHERE lock_name = $1`
+
+// GuardPostgresRaiseShared: Raises the shared token of a fence. Parameters: lock name, token, grant
+// id. For PostgreSQL.
+const GuardPostgresRaiseShared = `INSERT INTO fencepost_fences AS fence (lock_name, token, grant_id, shared_token)
+VALUES ($1, 0, '', $2)
+ON CONFLICT (lock_name) DO UPDATE SET shared_token = GREATEST(excluded.shared_token, fence.shared_token)
+WHERE excluded.shared_token > fence.token OR (excluded.shared_token = fence.token AND fence.grant_id = $3)
+RETURNING shared_token`
+
+// GuardPostgresCheckShared: Locks a fence for readers. Parameters: lock name, token (three times if it
+// is a ?), grant id. For PostgreSQL.
+const GuardPostgresCheckShared = `SELECT token FROM fencepost_fences
+WHERE lock_name = $1 AND shared_token >= $2
+    AND (token < $2 OR (token = $2 AND grant_id = $3))
+FOR SHARE`
 
 // GuardMysqlCreate: Creates the table of fences. For MySQL and MariaDB.
 const GuardMysqlCreate = `CREATE TABLE IF NOT EXISTS fencepost_fences (
     lock_name VARBINARY(512) PRIMARY KEY,
     token BIGINT NOT NULL,
-    grant_id VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL
+    grant_id VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    shared_token BIGINT NOT NULL DEFAULT 0
 ) ENGINE = InnoDB`
+
+// GuardMysqlHasShared: Counts the columns for shared locks in the table of fences: 1 or 0. For MySQL
+// and MariaDB.
+const GuardMysqlHasShared = `SELECT COUNT(*) AS found FROM information_schema.columns
+WHERE table_schema = DATABASE() AND table_name = 'fencepost_fences' AND column_name = 'shared_token'`
+
+// GuardMysqlAddShared: Adds the column for shared locks to the table of fences. For MySQL and MariaDB.
+const GuardMysqlAddShared = `ALTER TABLE fencepost_fences
+ADD COLUMN shared_token BIGINT NOT NULL DEFAULT 0`
 
 // GuardMysqlRaise: Raises a fence. Parameters: lock name, token, grant id. For MySQL and MariaDB.
 const GuardMysqlRaise = `INSERT INTO fencepost_fences (lock_name, token, grant_id)
 VALUES (CONVERT(? USING utf8mb4), ?, ?)
 ON DUPLICATE KEY UPDATE
-    grant_id = IF(VALUES(token) > token, VALUES(grant_id), grant_id),
-    token = GREATEST(VALUES(token), token)`
+    grant_id = IF(VALUES(token) > GREATEST(token, shared_token), VALUES(grant_id), grant_id),
+    token = IF(VALUES(token) > GREATEST(token, shared_token), VALUES(token), token)`
 
 // GuardMysqlNewest: Reads a fence. Parameter: lock name. For MySQL and MariaDB.
-const GuardMysqlNewest = `SELECT token, grant_id FROM fencepost_fences
-WHERE lock_name = CONVERT(? USING utf8mb4) FOR UPDATE`
+const GuardMysqlNewest = `SELECT GREATEST(token, shared_token) AS token, IF(shared_token < token, grant_id, NULL) AS grant_id
+FROM fencepost_fences WHERE lock_name = CONVERT(? USING utf8mb4) FOR UPDATE`
+
+// GuardMysqlRaiseShared: Raises the shared token of a fence. Parameters: lock name, token, grant id.
+// For MySQL and MariaDB.
+const GuardMysqlRaiseShared = `INSERT INTO fencepost_fences (lock_name, token, grant_id, shared_token)
+VALUES (CONVERT(? USING utf8mb4), 0, '', ?)
+ON DUPLICATE KEY UPDATE shared_token = IF(
+    VALUES(shared_token) > token OR (VALUES(shared_token) = token AND grant_id = ?),
+    GREATEST(VALUES(shared_token), shared_token), shared_token)`
+
+// GuardMysqlCheckShared: Locks a fence for readers. Parameters: lock name, token (three times if it is
+// a ?), grant id. For MySQL and MariaDB.
+const GuardMysqlCheckShared = `SELECT token FROM fencepost_fences
+WHERE lock_name = CONVERT(? USING utf8mb4) AND shared_token >= ?
+    AND (token < ? OR (token = ? AND grant_id = ?))
+LOCK IN SHARE MODE`
+
+// GuardMysqlNewestShared: Reads a fence for a reader. Parameter: lock name. For MySQL and MariaDB.
+const GuardMysqlNewestShared = `SELECT GREATEST(token, shared_token) AS token FROM fencepost_fences
+WHERE lock_name = CONVERT(? USING utf8mb4) LOCK IN SHARE MODE`
 
 // GuardSqliteCreate: Creates the table of fences. For SQLite.
 const GuardSqliteCreate = `CREATE TABLE IF NOT EXISTS fencepost_fences (
     lock_name VARCHAR(512) PRIMARY KEY NOT NULL,
     token BIGINT NOT NULL,
-    grant_id VARCHAR(36) NOT NULL
+    grant_id VARCHAR(36) NOT NULL,
+    shared_token BIGINT NOT NULL DEFAULT 0
 )`
+
+// GuardSqliteHasShared: Counts the columns for shared locks in the table of fences: 1 or 0. For
+// SQLite.
+const GuardSqliteHasShared = `SELECT count(*) AS found FROM pragma_table_info('fencepost_fences')
+WHERE name = 'shared_token'`
+
+// GuardSqliteAddShared: Adds the column for shared locks to the table of fences. For SQLite.
+const GuardSqliteAddShared = `ALTER TABLE fencepost_fences
+ADD COLUMN shared_token BIGINT NOT NULL DEFAULT 0`
 
 // GuardSqliteRaise: Raises a fence. Parameters: lock name, token, grant id. For SQLite.
 const GuardSqliteRaise = `INSERT INTO fencepost_fences AS fence (lock_name, token, grant_id)
 VALUES (?, ?, ?)
 ON CONFLICT (lock_name) DO UPDATE SET token = excluded.token, grant_id = excluded.grant_id
-WHERE excluded.token > fence.token OR (excluded.token = fence.token AND excluded.grant_id = fence.grant_id)
+WHERE excluded.token > fence.shared_token AND (excluded.token > fence.token
+    OR (excluded.token = fence.token AND excluded.grant_id = fence.grant_id))
 RETURNING token`
 
 // GuardSqliteNewest: Reads a fence. Parameter: lock name. For SQLite.
-const GuardSqliteNewest = `SELECT token FROM fencepost_fences WHERE lock_name = ?`
+const GuardSqliteNewest = `SELECT MAX(token, shared_token) AS token FROM fencepost_fences
+WHERE lock_name = ?`
 
-// GuardRedisRaise: Raises a fence in Redis. Keys: the fence. Arguments: token, grant id. Append the
-// script that writes.
+// GuardSqliteRaiseShared: Raises the shared token of a fence. Parameters: lock name, token, grant id.
+// For SQLite.
+const GuardSqliteRaiseShared = `INSERT INTO fencepost_fences AS fence (lock_name, token, grant_id, shared_token)
+VALUES (?, 0, '', ?)
+ON CONFLICT (lock_name) DO UPDATE SET shared_token = MAX(excluded.shared_token, fence.shared_token)
+WHERE excluded.shared_token > fence.token OR (excluded.shared_token = fence.token AND fence.grant_id = ?)
+RETURNING shared_token`
+
+// GuardSqliteCheckShared: Locks a fence for readers. Parameters: lock name, token (three times if it
+// is a ?), grant id. For SQLite.
+const GuardSqliteCheckShared = `SELECT token FROM fencepost_fences
+WHERE lock_name = ? AND shared_token >= ?
+    AND (token < ? OR (token = ? AND grant_id = ?))`
+
+// GuardRedisRaise: Raises a fence in Redis. Append the script that writes. Keys: the fence. Arguments:
+// token, grant id.
 const GuardRedisRaise = `do
-    local fence = redis.call('HMGET', KEYS[1], 'token', 'grant_id')
-    local newest, token = tonumber(fence[1] or 0), tonumber(ARGV[1])
-    if not (token > newest or token == newest and fence[2] == ARGV[2]) then
-        return redis.error_reply('STALE ' .. string.format('%.0f', newest))
+    local fence = redis.call('HMGET', KEYS[1], 'token', 'grant_id', 'shared')
+    local writer, shared, token = tonumber(fence[1] or 0), tonumber(fence[3] or 0), tonumber(ARGV[1])
+    if not (token > shared and (token > writer or token == writer and fence[2] == ARGV[2])) then
+        return redis.error_reply('STALE ' .. string.format('%.0f', math.max(writer, shared)))
     end
     redis.call('HSET', KEYS[1], 'token', ARGV[1], 'grant_id', ARGV[2])
+end`
+
+// GuardRedisRaiseShared: Raises the shared token of a fence in Redis. Keys: the fence. Arguments:
+// token, grant id.
+const GuardRedisRaiseShared = `local fence = redis.call('HMGET', KEYS[1], 'token', 'grant_id', 'shared')
+local writer, shared, token = tonumber(fence[1] or 0), tonumber(fence[3] or 0), tonumber(ARGV[1])
+if not (token > writer or token == writer and fence[2] == ARGV[2]) then
+    return redis.error_reply('STALE ' .. string.format('%.0f', math.max(writer, shared)))
+end
+if token > shared then
+    redis.call('HSET', KEYS[1], 'shared', ARGV[1])
+end`
+
+// GuardRedisCheckShared: Checks the token of a reader in Redis. Append the script that does its work.
+// Keys: the fence. Arguments: token, grant id.
+const GuardRedisCheckShared = `do
+    local fence = redis.call('HMGET', KEYS[1], 'token', 'grant_id', 'shared')
+    local writer, shared, token = tonumber(fence[1] or 0), tonumber(fence[3] or 0), tonumber(ARGV[1])
+    if not (token <= shared and (token > writer or token == writer and fence[2] == ARGV[2])) then
+        return redis.error_reply('STALE ' .. string.format('%.0f', math.max(writer, shared)))
+    end
 end`

@@ -56,6 +56,14 @@ class Store(ABC):
         """Writes in a transaction, with the guard if there is a lock."""
 
     @abstractmethod
+    def raise_shared(self, lock: guards.Held) -> None:
+        """Takes the first step of a reader."""
+
+    @abstractmethod
+    def work(self, key: str, state: str, lock: guards.Held) -> None:
+        """Writes in a transaction of a reader, which begins with the second step."""
+
+    @abstractmethod
     def read(self, key: str) -> str | None: ...
 
 
@@ -79,6 +87,17 @@ class Psycopg(Store):
         with psycopg.connect(self.dsn) as connection:
             if lock is not None:
                 guard_psycopg.raise_fence(connection, lock)
+            for statement in upsert(key, state):
+                connection.execute(statement.encode())
+
+    def raise_shared(self, lock: guards.Held) -> None:
+        with psycopg.connect(self.dsn) as connection:
+            guard_psycopg.raise_shared(connection, lock)
+            connection.rollback()
+
+    def work(self, key: str, state: str, lock: guards.Held) -> None:
+        with psycopg.connect(self.dsn) as connection:
+            guard_psycopg.check_shared(connection, lock)
             for statement in upsert(key, state):
                 connection.execute(statement.encode())
 
@@ -107,6 +126,23 @@ class PsycopgAsync(Psycopg):
             for statement in upsert(key, state):
                 await connection.execute(statement.encode())
 
+    def raise_shared(self, lock: guards.Held) -> None:
+        asyncio.run(self._raise_shared(lock))
+
+    async def _raise_shared(self, lock: guards.Held) -> None:
+        async with await psycopg.AsyncConnection.connect(self.dsn) as connection:
+            await guard_psycopg.raise_shared_async(connection, lock)
+            await connection.rollback()
+
+    def work(self, key: str, state: str, lock: guards.Held) -> None:
+        asyncio.run(self._work(key, state, lock))
+
+    async def _work(self, key: str, state: str, lock: guards.Held) -> None:
+        async with await psycopg.AsyncConnection.connect(self.dsn) as connection:
+            await guard_psycopg.check_shared_async(connection, lock)
+            for statement in upsert(key, state):
+                await connection.execute(statement.encode())
+
 
 class Asyncpg(Psycopg):
     def create(self) -> None:
@@ -126,6 +162,26 @@ class Asyncpg(Psycopg):
             async with pool.acquire() as connection, connection.transaction():
                 if lock is not None:
                     await guard_asyncpg.raise_fence(connection, lock)
+                for statement in upsert(key, state):
+                    await connection.execute(statement)
+
+    def raise_shared(self, lock: guards.Held) -> None:
+        asyncio.run(self._raise_shared(lock))
+
+    async def _raise_shared(self, lock: guards.Held) -> None:
+        connection = await asyncpg.connect(self.dsn)
+        try:
+            await guard_asyncpg.raise_shared(connection, lock)
+        finally:
+            await connection.close()
+
+    def work(self, key: str, state: str, lock: guards.Held) -> None:
+        asyncio.run(self._work(key, state, lock))
+
+    async def _work(self, key: str, state: str, lock: guards.Held) -> None:
+        async with asyncpg.create_pool(self.dsn, min_size=1) as pool:
+            async with pool.acquire() as connection, connection.transaction():
+                await guard_asyncpg.check_shared(connection, lock)
                 for statement in upsert(key, state):
                     await connection.execute(statement)
 
@@ -149,6 +205,17 @@ class Sqlite(Store):
             for statement in upsert(key, state):
                 connection.execute(statement)
 
+    def raise_shared(self, lock: guards.Held) -> None:
+        with self._connect() as connection:
+            guard_sqlite.raise_shared(connection, lock)
+
+    def work(self, key: str, state: str, lock: guards.Held) -> None:
+        with self._connect() as connection, connection:
+            connection.execute("BEGIN IMMEDIATE")
+            guard_sqlite.check_shared(connection, lock)
+            for statement in upsert(key, state):
+                connection.execute(statement)
+
     def read(self, key: str) -> str | None:
         with self._connect() as connection:
             row = connection.execute(select(key)).fetchone()
@@ -165,6 +232,12 @@ class PyMySql(Store):
     def _raise_fence(self, connection: Any, lock: guards.Held) -> None:
         guard_pymysql.raise_fence(connection, lock)
 
+    def _raise_shared(self, connection: Any, lock: guards.Held) -> None:
+        guard_pymysql.raise_shared(connection, lock)
+
+    def _check_shared(self, connection: Any, lock: guards.Held) -> None:
+        guard_pymysql.check_shared(connection, lock)
+
     def create(self) -> None:
         with self._connect() as connection:
             connection.cursor().execute(CREATE)
@@ -174,6 +247,18 @@ class PyMySql(Store):
         with self._connect() as connection:
             if lock is not None:
                 self._raise_fence(connection, lock)
+            for statement in upsert(key, state):
+                connection.cursor().execute(statement)
+            connection.commit()
+
+    def raise_shared(self, lock: guards.Held) -> None:
+        with self._connect() as connection:
+            self._raise_shared(connection, lock)
+            connection.rollback()
+
+    def work(self, key: str, state: str, lock: guards.Held) -> None:
+        with self._connect() as connection:
+            self._check_shared(connection, lock)
             for statement in upsert(key, state):
                 connection.cursor().execute(statement)
             connection.commit()
@@ -195,6 +280,12 @@ class MySqlConnector(PyMySql):
 
     def _raise_fence(self, connection: Any, lock: guards.Held) -> None:
         guard_mysql_connector.raise_fence(connection, lock)
+
+    def _raise_shared(self, connection: Any, lock: guards.Held) -> None:
+        guard_mysql_connector.raise_shared(connection, lock)
+
+    def _check_shared(self, connection: Any, lock: guards.Held) -> None:
+        guard_mysql_connector.check_shared(connection, lock)
 
 
 class SqlAlchemy(Store):
@@ -219,6 +310,23 @@ class SqlAlchemy(Store):
             for statement in upsert(key, state):
                 connection.execute(sqlalchemy.text(statement))
 
+    def raise_shared(self, lock: guards.Held) -> None:
+        engine = sqlalchemy.create_engine(self.dsn)
+        try:
+            with sqlalchemy.orm.Session(engine) as session:
+                guard_sqlalchemy.raise_shared(session, lock)
+                session.rollback()
+        finally:
+            engine.dispose()
+
+    def work(self, key: str, state: str, lock: guards.Held) -> None:
+        with self._begin() as connection:
+            if connection.dialect.name == "sqlite":
+                connection.execute(sqlalchemy.text("BEGIN IMMEDIATE"))
+            guard_sqlalchemy.check_shared(sqlalchemy.orm.Session(connection), lock)
+            for statement in upsert(key, state):
+                connection.execute(sqlalchemy.text(statement))
+
     def read(self, key: str) -> str | None:
         with self._begin() as connection:
             return connection.execute(sqlalchemy.text(select(key))).scalar()
@@ -239,6 +347,31 @@ class SqlAlchemyAsync(SqlAlchemy):
         finally:
             await engine.dispose()
 
+    def raise_shared(self, lock: guards.Held) -> None:
+        asyncio.run(self._raise_shared(lock))
+
+    async def _raise_shared(self, lock: guards.Held) -> None:
+        engine = sqlalchemy.ext.asyncio.create_async_engine(self.dsn)
+        try:
+            async with engine.connect() as connection:
+                await connection.run_sync(guard_sqlalchemy.raise_shared, lock)
+                await connection.rollback()
+        finally:
+            await engine.dispose()
+
+    def work(self, key: str, state: str, lock: guards.Held) -> None:
+        asyncio.run(self._work(key, state, lock))
+
+    async def _work(self, key: str, state: str, lock: guards.Held) -> None:
+        engine = sqlalchemy.ext.asyncio.create_async_engine(self.dsn)
+        try:
+            async with engine.begin() as connection:
+                await connection.run_sync(guard_sqlalchemy.check_shared, lock)
+                for statement in upsert(key, state):
+                    await connection.execute(sqlalchemy.text(statement))
+        finally:
+            await engine.dispose()
+
 
 SAVE = guard_redis.Script("return redis.call('SET', KEYS[2], ARGV[3])")
 
@@ -253,6 +386,14 @@ class Redis(Store):
                 client.set(key, state)
             else:
                 SAVE(client, lock, f"{{{key}}}:{lock.name}", keys=[key], args=[state])
+
+    def raise_shared(self, lock: guards.Held) -> None:
+        with redis.Redis.from_url(self.dsn) as client:
+            guard_redis.raise_shared(client, lock, f"{{{lock.name}}}:{lock.name}")
+
+    def work(self, key: str, state: str, lock: guards.Held) -> None:
+        with redis.Redis.from_url(self.dsn) as client:
+            SAVE.check_shared(client, lock, f"{{{key}}}:{lock.name}", keys=[key], args=[state])
 
     def read(self, key: str) -> str | None:
         with redis.Redis.from_url(self.dsn, decode_responses=True) as client:
@@ -270,6 +411,20 @@ class RedisAsync(Redis):
                 await client.set(key, state)
             else:
                 await SAVE.run_async(client, lock, f"{{{key}}}:{lock.name}", keys=[key], args=[state])
+
+    def raise_shared(self, lock: guards.Held) -> None:
+        asyncio.run(self._raise_shared(lock))
+
+    async def _raise_shared(self, lock: guards.Held) -> None:
+        async with redis.asyncio.Redis.from_url(self.dsn) as client:
+            await guard_redis.raise_shared_async(client, lock, f"{{{lock.name}}}:{lock.name}")
+
+    def work(self, key: str, state: str, lock: guards.Held) -> None:
+        asyncio.run(self._work(key, state, lock))
+
+    async def _work(self, key: str, state: str, lock: guards.Held) -> None:
+        async with redis.asyncio.Redis.from_url(self.dsn) as client:
+            await SAVE.check_shared_async(client, lock, f"{{{key}}}:{lock.name}", keys=[key], args=[state])
 
 
 STORES: dict[str, type[Store]] = {

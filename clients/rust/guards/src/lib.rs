@@ -22,6 +22,11 @@
 //! A holder that reads first may read what an earlier holder is about to change. After the fence is raised, no earlier
 //! holder can change anything.
 //!
+//! The holder of a shared lock is a reader, and there may be several. A reader calls `raise_shared` once after the
+//! grant, which is a transaction of its own. Then each transaction of its work begins with `check_shared`. What it
+//! reads there stays so: no earlier writer gets through, and a later one waits for the transaction. There are two
+//! steps, because readers would wait for one another if they raised within their work.
+//!
 //! Each store has a module behind a feature that is named after its driver: `tokio-postgres`, `mysql_async`, `rusqlite`
 //! and `redis`.
 
@@ -74,6 +79,14 @@ impl Grant<'_> {
         token.ok_or(RaiseError::NotAToken(self.token))
     }
 
+    /// Why a store whose highest token is `newest`, if it has one, refuses a reader.
+    fn refused<E>(&self, newest: Option<i64>) -> RaiseError<E> {
+        match newest {
+            Some(newest) if newest.unsigned_abs() >= self.token => self.stale(newest).into(),
+            _ => RaiseError::NotRaised { lock_name: self.lock_name.to_owned(), token: self.token },
+        }
+    }
+
     fn stale(&self, newest: i64) -> StaleToken {
         StaleToken { lock_name: self.lock_name.to_owned(), token: self.token, newest: newest.unsigned_abs() }
     }
@@ -91,12 +104,20 @@ pub struct StaleToken {
     pub newest: u64,
 }
 
-/// Why a fence was not raised. Roll the transaction back.
+/// Why a fence was not raised, or why a reader may not work. Roll the transaction back.
 #[derive(Debug, thiserror::Error)]
 pub enum RaiseError<E> {
     /// A newer holder has the lock.
     #[error(transparent)]
     Stale(#[from] StaleToken),
+    /// A reader called `check_shared`, but not `raise_shared` before.
+    #[error("token {token} of {lock_name} was not raised: call raise_shared once after the grant")]
+    NotRaised {
+        /// The lock's name.
+        lock_name: String,
+        /// The holder's token.
+        token: u64,
+    },
     /// The number is above [`TOKEN_MAX`](bounds::TOKEN_MAX).
     #[error("{0} is no token: tokens are below 2^53")]
     NotAToken(u64),

@@ -12,6 +12,15 @@
  * await tx.query("COMMIT");
  * ```
  *
+ * The holder of a shared lock is a reader, and there may be several. A reader calls `raiseShared` once after the grant,
+ * outside of a transaction. Then it begins each transaction of its work with `checkShared`:
+ *
+ * ```ts
+ * await postgres.raiseShared(pool, lock); // once
+ * await tx.query("BEGIN");
+ * await postgres.checkShared(tx, lock); // StaleToken: roll back and stop
+ * ```
+ *
  * No driver is a dependency: each guard takes the driver's own objects.
  */
 export { StaleToken } from "../errors.js";

@@ -1,7 +1,16 @@
 /** The guard for MySQL and MariaDB, with `mysql2/promise`. */
 import { StaleToken } from "../errors.js";
-import { GUARD_MYSQL_CREATE, GUARD_MYSQL_NEWEST, GUARD_MYSQL_RAISE } from "../facts.js";
-import type { Fenced } from "./fenced.js";
+import {
+  GUARD_MYSQL_ADD_SHARED,
+  GUARD_MYSQL_CHECK_SHARED,
+  GUARD_MYSQL_CREATE,
+  GUARD_MYSQL_HAS_SHARED,
+  GUARD_MYSQL_NEWEST,
+  GUARD_MYSQL_NEWEST_SHARED,
+  GUARD_MYSQL_RAISE,
+  GUARD_MYSQL_RAISE_SHARED,
+} from "../facts.js";
+import { type Fenced, refused } from "./fenced.js";
 
 /** A `Connection`, `PoolConnection` or `Pool` of `mysql2/promise`. */
 export interface Connection {
@@ -13,9 +22,25 @@ export interface Transaction extends Connection {
   readonly getConnection?: never;
 }
 
-/** Creates the table of fences, unless it is there. It belongs in the migration that creates the protected tables. */
+/**
+ * Creates the table of fences, unless it is there, and adds what one of an earlier version lacks. It belongs in the
+ * migration that creates the protected tables.
+ */
 export async function create(connection: Connection): Promise<void> {
-  await connection.query(GUARD_MYSQL_CREATE, []);
+  if (await isCurrent(connection)) return;
+  try {
+    await connection.query(GUARD_MYSQL_CREATE, []);
+    if (!(await isCurrent(connection))) await connection.query(GUARD_MYSQL_ADD_SHARED, []);
+  } catch (error) {
+    // Another process may have been faster.
+    if (!(await isCurrent(connection))) throw error;
+  }
+}
+
+async function isCurrent(connection: Connection): Promise<boolean> {
+  const [rows] = await connection.query(GUARD_MYSQL_HAS_SHARED, []);
+  const [row] = rows as { found: unknown }[];
+  return Number(row?.found) > 0;
 }
 
 /**
@@ -31,4 +56,37 @@ export async function raise(transaction: Transaction, { name, token, grantId }: 
   const [row] = rows as { token: unknown; grant_id: unknown }[];
   const newest = Number(row?.token);
   if (newest !== token || row?.grant_id !== grantId) throw new StaleToken(name, token, newest);
+}
+
+/**
+ * Raises the token of a shared lock, once after the grant. It is a transaction of its own, so give it a pool, or a
+ * connection without an open transaction: within the transaction of the work, readers would wait for one another. It
+ * waits for the transactions that work under this lock at that time.
+ *
+ * @throws StaleToken if a later writer has raised the fence
+ */
+export async function raiseShared(connection: Connection, lock: Fenced): Promise<void> {
+  await connection.query(GUARD_MYSQL_RAISE_SHARED, [lock.name, lock.token, lock.grantId]);
+  await check(connection, lock);
+}
+
+/**
+ * Checks the token of a shared lock, as the first statement of each transaction that works under it. Until the end of
+ * the transaction writers wait, and other readers do not. A deadlock (1213)
+ * rolls the transaction back: run it again as a whole.
+ *
+ * @throws StaleToken if a later writer has raised the fence: roll back and stop
+ * @throws TypeError if `raiseShared` was not called
+ */
+export async function checkShared(transaction: Transaction, lock: Fenced): Promise<void> {
+  await check(transaction, lock);
+}
+
+async function check(connection: Connection, lock: Fenced): Promise<void> {
+  const { name, token, grantId } = lock;
+  const [passed] = await connection.query(GUARD_MYSQL_CHECK_SHARED, [name, token, token, token, grantId]);
+  if ((passed as unknown[]).length > 0) return;
+  const [rows] = await connection.query(GUARD_MYSQL_NEWEST_SHARED, [name]);
+  const [row] = rows as { token: unknown }[];
+  throw refused(lock, Number(row?.token ?? 0));
 }

@@ -4,8 +4,8 @@
  * Redis has no transaction that can be rolled back, so the guard and the write are one script.
  */
 import { StaleToken } from "../errors.js";
-import { GUARD_REDIS_RAISE } from "../facts.js";
-import type { Fenced } from "./fenced.js";
+import { GUARD_REDIS_CHECK_SHARED, GUARD_REDIS_RAISE, GUARD_REDIS_RAISE_SHARED } from "../facts.js";
+import { type Fenced, refused } from "./fenced.js";
 
 /** A client or a cluster of `redis`. */
 export interface NodeRedis {
@@ -39,14 +39,53 @@ export interface Write {
  * @throws StaleToken if the store has seen a newer token; then nothing was written. Other errors are the driver's.
  */
 export async function write(client: NodeRedis | IoRedis, lock: Fenced, write: Write): Promise<unknown> {
-  const script = `${GUARD_REDIS_RAISE}\n${write.script}`;
+  try {
+    return await run(client, lock, `${GUARD_REDIS_RAISE}\n${write.script}`, write);
+  } catch (error) {
+    const newest = newestOf(error);
+    throw newest === undefined ? error : new StaleToken(lock.name, lock.token, newest);
+  }
+}
+
+/**
+ * Raises the token of a shared lock, once after the grant. `fence` is the key of the fence.
+ *
+ * @throws StaleToken if a later writer has raised the fence. Other errors are the driver's.
+ */
+export async function raiseShared(client: NodeRedis | IoRedis, lock: Fenced, fence: string): Promise<void> {
+  try {
+    await run(client, lock, GUARD_REDIS_RAISE_SHARED, { fence });
+  } catch (error) {
+    const newest = newestOf(error);
+    throw newest === undefined ? error : refused(lock, newest);
+  }
+}
+
+/**
+ * Checks the token of a shared lock and runs the script of its holder, in one step. Resolves with what the script
+ * returns.
+ *
+ * @throws StaleToken if a later writer has raised the fence; then the script did not run
+ * @throws TypeError if `raiseShared` was not called. Other errors are the driver's.
+ */
+export async function checkShared(client: NodeRedis | IoRedis, lock: Fenced, write: Write): Promise<unknown> {
+  try {
+    return await run(client, lock, `${GUARD_REDIS_CHECK_SHARED}\n${write.script}`, write);
+  } catch (error) {
+    const newest = newestOf(error);
+    throw newest === undefined ? error : refused(lock, newest);
+  }
+}
+
+function run(client: NodeRedis | IoRedis, lock: Fenced, script: string, write: Omit<Write, "script">) {
   const keys = [write.fence, ...(write.keys ?? [])];
   const values = [String(lock.token), lock.grantId, ...(write.arguments ?? []).map(String)];
-  try {
-    if ("defineCommand" in client) return await client.eval(script, keys.length, ...keys, ...values);
-    return await client.eval(script, { keys, arguments: values });
-  } catch (error) {
-    const newest = error instanceof Error ? /^STALE (\d+)/.exec(error.message)?.[1] : undefined;
-    throw newest === undefined ? error : new StaleToken(lock.name, lock.token, Number(newest));
-  }
+  if ("defineCommand" in client) return client.eval(script, keys.length, ...keys, ...values);
+  return client.eval(script, { keys, arguments: values });
+}
+
+/** The highest token that the store has seen, if the guard refused. */
+function newestOf(error: unknown): number | undefined {
+  const newest = error instanceof Error ? /^STALE (\d+)/.exec(error.message)?.[1] : undefined;
+  return newest === undefined ? undefined : Number(newest);
 }

@@ -1,7 +1,15 @@
 /** The guard for SQLite, with `node:sqlite`, `better-sqlite3`, or any driver with their `prepare`, `get` and `exec`. */
 import { StaleToken } from "../errors.js";
-import { GUARD_SQLITE_CREATE, GUARD_SQLITE_NEWEST, GUARD_SQLITE_RAISE } from "../facts.js";
-import type { Fenced } from "./fenced.js";
+import {
+  GUARD_SQLITE_ADD_SHARED,
+  GUARD_SQLITE_CHECK_SHARED,
+  GUARD_SQLITE_CREATE,
+  GUARD_SQLITE_HAS_SHARED,
+  GUARD_SQLITE_NEWEST,
+  GUARD_SQLITE_RAISE,
+  GUARD_SQLITE_RAISE_SHARED,
+} from "../facts.js";
+import { type Fenced, refused } from "./fenced.js";
 
 /** A `Database` of `better-sqlite3`, or a `DatabaseSync` of `node:sqlite`. */
 export interface Database {
@@ -12,9 +20,24 @@ export interface Database {
   readonly isTransaction?: boolean;
 }
 
-/** Creates the table of fences, unless it is there. It belongs in the migration that creates the protected tables. */
+/**
+ * Creates the table of fences, unless it is there, and adds what one of an earlier version lacks. It belongs in the
+ * migration that creates the protected tables.
+ */
 export function create(database: Database): void {
-  database.exec(GUARD_SQLITE_CREATE);
+  if (isCurrent(database)) return;
+  try {
+    database.exec(GUARD_SQLITE_CREATE);
+    if (!isCurrent(database)) database.exec(GUARD_SQLITE_ADD_SHARED);
+  } catch (error) {
+    // Another process may have been faster.
+    if (!isCurrent(database)) throw error;
+  }
+}
+
+function isCurrent(database: Database): boolean {
+  const row = database.prepare(GUARD_SQLITE_HAS_SHARED).get() as { found: unknown } | undefined;
+  return Number(row?.found) > 0;
 }
 
 /**
@@ -25,11 +48,48 @@ export function create(database: Database): void {
  * @throws TypeError if no transaction is open, as far as the driver says
  */
 export function raise(database: Database, { name, token, grantId }: Fenced): void {
+  needTransaction(database);
+  // Most drivers return undefined for no row, some null.
+  if (database.prepare(GUARD_SQLITE_RAISE).get(name, token, grantId)) return;
+  throw new StaleToken(name, token, newest(database, name));
+}
+
+/**
+ * Raises the token of a shared lock, once after the grant, outside of a transaction.
+ *
+ * @throws StaleToken if a later writer has raised the fence
+ * @throws TypeError if a transaction is open, as far as the driver says
+ */
+export function raiseShared(database: Database, lock: Fenced): void {
+  if (database.inTransaction === true || database.isTransaction === true) {
+    throw new TypeError("raiseShared is a transaction of its own: end the open one");
+  }
+  const { name, token, grantId } = lock;
+  const raised = database.prepare(GUARD_SQLITE_RAISE_SHARED).get(name, token, grantId);
+  if (!raised) throw refused(lock, newest(database, name));
+}
+
+/**
+ * Checks the token of a shared lock, first in each transaction that works under it: after `BEGIN`, or after `BEGIN
+ * IMMEDIATE` if the transaction writes.
+ *
+ * @throws StaleToken if a later writer has raised the fence: roll back and stop
+ * @throws TypeError if no transaction is open, as far as the driver says, or if `raiseShared` was not called
+ */
+export function checkShared(database: Database, lock: Fenced): void {
+  needTransaction(database);
+  const { name, token, grantId } = lock;
+  const passed = database.prepare(GUARD_SQLITE_CHECK_SHARED).get(name, token, token, token, grantId);
+  if (!passed) throw refused(lock, newest(database, name));
+}
+
+function needTransaction(database: Database): void {
   if (database.inTransaction === false || database.isTransaction === false) {
     throw new TypeError("the guard and the write need one transaction: begin with BEGIN IMMEDIATE");
   }
-  // Most drivers return undefined for no row, some null.
-  if (database.prepare(GUARD_SQLITE_RAISE).get(name, token, grantId)) return;
-  const row = database.prepare(GUARD_SQLITE_NEWEST).get(name) as { token: unknown } | undefined;
-  throw new StaleToken(name, token, Number(row?.token));
+}
+
+function newest(database: Database, name: string): number {
+  const row = database.prepare(GUARD_SQLITE_NEWEST).get(name) as { token: unknown } | null | undefined;
+  return Number(row?.token ?? 0);
 }

@@ -19,6 +19,10 @@ export interface Addresses {
 export interface Store {
   /** Writes the text if the guard lets it; without a guard, in any case. */
   write(lock: Fenced, text: string, guarded: boolean): Promise<void>;
+  /** The first step of a reader. */
+  raiseShared(lock: Fenced): Promise<void>;
+  /** Writes in a transaction that begins with the second step of a reader. */
+  work(lock: Fenced, text: string): Promise<void>;
   read(name: string): Promise<string | undefined>;
   close(): Promise<unknown>;
 }
@@ -28,19 +32,23 @@ const CREATE = "CREATE TABLE IF NOT EXISTS work (lock_name VARCHAR(512) PRIMARY 
 async function viaPostgres({ postgres: url }: Addresses): Promise<Store> {
   const client = new pg.Client(url);
   await client.connect();
+  const write = async (lock: Fenced, text: string, guard: () => Promise<void>) => {
+    await client.query("BEGIN");
+    try {
+      await guard();
+      const upsert = "INSERT INTO work VALUES ($1, $2) ON CONFLICT (lock_name) DO UPDATE SET text = excluded.text";
+      await client.query(upsert, [lock.name, text]);
+      await client.query("COMMIT");
+    } catch (error) {
+      await client.query("ROLLBACK");
+      throw error;
+    }
+  };
   return {
-    async write(lock, text, guarded) {
-      await client.query("BEGIN");
-      try {
-        if (guarded) await postgres.raise(client, lock);
-        const upsert = "INSERT INTO work VALUES ($1, $2) ON CONFLICT (lock_name) DO UPDATE SET text = excluded.text";
-        await client.query(upsert, [lock.name, text]);
-        await client.query("COMMIT");
-      } catch (error) {
-        await client.query("ROLLBACK");
-        throw error;
-      }
-    },
+    write: (lock, text, guarded) =>
+      write(lock, text, () => (guarded ? postgres.raise(client, lock) : Promise.resolve())),
+    raiseShared: (lock) => postgres.raiseShared(client, lock),
+    work: (lock, text) => write(lock, text, () => postgres.checkShared(client, lock)),
     async read(name) {
       const { rows } = await client.query<{ text: string }>("SELECT text FROM work WHERE lock_name = $1", [name]);
       return rows[0]?.text;
@@ -51,18 +59,22 @@ async function viaPostgres({ postgres: url }: Addresses): Promise<Store> {
 
 async function viaMysql({ mysql: options }: Addresses): Promise<Store> {
   const connection = await mysql2.createConnection(options);
+  const write = async (lock: Fenced, text: string, guard: () => Promise<void>) => {
+    await connection.beginTransaction();
+    try {
+      await guard();
+      await connection.query("REPLACE INTO work VALUES (?, ?)", [lock.name, text]);
+      await connection.commit();
+    } catch (error) {
+      await connection.rollback();
+      throw error;
+    }
+  };
   return {
-    async write(lock, text, guarded) {
-      await connection.beginTransaction();
-      try {
-        if (guarded) await mysql.raise(connection, lock);
-        await connection.query("REPLACE INTO work VALUES (?, ?)", [lock.name, text]);
-        await connection.commit();
-      } catch (error) {
-        await connection.rollback();
-        throw error;
-      }
-    },
+    write: (lock, text, guarded) =>
+      write(lock, text, () => (guarded ? mysql.raise(connection, lock) : Promise.resolve())),
+    raiseShared: (lock) => mysql.raiseShared(connection, lock),
+    work: (lock, text) => write(lock, text, () => mysql.checkShared(connection, lock)),
     async read(name) {
       const select = "SELECT text FROM work WHERE lock_name = ?";
       const [rows] = await connection.query<mysql2.RowDataPacket[]>(select, [name]);
@@ -107,10 +119,10 @@ function nodeSqlite(file: string): Sqlite {
 function viaSqlite(open: (file: string) => Sqlite): (addresses: Addresses) => Promise<Store> {
   return ({ sqlite: file }) => {
     const database = open(file);
-    const write = (lock: Fenced, text: string, guarded: boolean) => {
+    const write = (lock: Fenced, text: string, guard?: (database: Sqlite, lock: Fenced) => void) => {
       database.exec("BEGIN IMMEDIATE");
       try {
-        if (guarded) sqlite.raise(database, lock);
+        guard?.(database, lock);
         const upsert = "INSERT INTO work VALUES (?, ?) ON CONFLICT (lock_name) DO UPDATE SET text = excluded.text";
         database.prepare(`${upsert} RETURNING text`).get(lock.name, text);
         database.exec("COMMIT");
@@ -122,9 +134,17 @@ function viaSqlite(open: (file: string) => Sqlite): (addresses: Addresses) => Pr
     const read = (name: string) =>
       (database.prepare("SELECT text FROM work WHERE lock_name = ?").get(name) as { text: string } | undefined)?.text;
     return Promise.resolve({
-      write: async (...all: Parameters<typeof write>) => {
+      write: async (lock: Fenced, text: string, guarded: boolean) => {
         await Promise.resolve();
-        write(...all);
+        write(lock, text, guarded ? sqlite.raise : undefined);
+      },
+      raiseShared: async (lock: Fenced) => {
+        await Promise.resolve();
+        sqlite.raiseShared(database, lock);
+      },
+      work: async (lock: Fenced, text: string) => {
+        await Promise.resolve();
+        write(lock, text, sqlite.checkShared);
       },
       read: (name: string) => Promise.resolve(read(name)),
       close: () => {
@@ -136,6 +156,12 @@ function viaSqlite(open: (file: string) => Sqlite): (addresses: Addresses) => Pr
 }
 
 const fenceOf = (name: string) => `{${name}}:fence`;
+const setting = (name: string, text: string) => ({
+  fence: fenceOf(name),
+  script: SET,
+  keys: [name],
+  arguments: [text],
+});
 const SET = "return redis.call('SET', KEYS[2], ARGV[3])";
 
 async function viaNodeRedis({ redis: url }: Addresses): Promise<Store> {
@@ -145,7 +171,11 @@ async function viaNodeRedis({ redis: url }: Addresses): Promise<Store> {
     async write(lock, text, guarded) {
       const { name } = lock;
       if (!guarded) await client.set(name, text);
-      else await redis.write(client, lock, { fence: fenceOf(name), script: SET, keys: [name], arguments: [text] });
+      else await redis.write(client, lock, setting(name, text));
+    },
+    raiseShared: (lock) => redis.raiseShared(client, lock, fenceOf(lock.name)),
+    async work(lock, text) {
+      await redis.checkShared(client, lock, setting(lock.name, text));
     },
     read: async (name) => (await client.get(name)) ?? undefined,
     close: () => client.close(),
@@ -158,7 +188,11 @@ function viaIoRedis({ redis: url }: Addresses): Promise<Store> {
     async write(lock: Fenced, text: string, guarded: boolean) {
       const { name } = lock;
       if (!guarded) await client.set(name, text);
-      else await redis.write(client, lock, { fence: fenceOf(name), script: SET, keys: [name], arguments: [text] });
+      else await redis.write(client, lock, setting(name, text));
+    },
+    raiseShared: (lock: Fenced) => redis.raiseShared(client, lock, fenceOf(lock.name)),
+    async work(lock: Fenced, text: string) {
+      await redis.checkShared(client, lock, setting(lock.name, text));
     },
     read: async (name: string) => (await client.get(name)) ?? undefined,
     close: () => client.quit(),
@@ -189,6 +223,27 @@ export async function prepare(addresses: Addresses): Promise<void> {
   await client.query(CREATE);
   await connection.query(CREATE);
   database.exec(CREATE);
+  await client.end();
+  await connection.end();
+  database.close();
+}
+
+const FIRST = "CREATE TABLE fencepost_fences (lock_name VARCHAR(512) PRIMARY KEY, token BIGINT NOT NULL, grant_id";
+const ROW = "INSERT INTO fencepost_fences VALUES ('created', 10, 'g10')";
+
+/** Drops the tables of fences, and puts those of the first version in their place, which knew no shared locks. */
+export async function replaceTables(addresses: Addresses, by: "first version" | "none"): Promise<void> {
+  const client = new pg.Client(addresses.postgres);
+  await client.connect();
+  const connection = await mysql2.createConnection(addresses.mysql);
+  const database = wasmSqlite(addresses.sqlite);
+  const statements = ["DROP TABLE fencepost_fences"];
+  if (by === "first version") statements.push(`${FIRST} VARCHAR(36) NOT NULL)`, ROW);
+  for (const statement of statements) {
+    await client.query(statement);
+    await connection.query(statement);
+    database.exec(statement);
+  }
   await client.end();
   await connection.end();
   database.close();

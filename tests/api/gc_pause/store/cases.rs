@@ -1,6 +1,9 @@
 //! Tests of the guards: the writes that they accept and reject.
 
-use super::Written::{Accepted, Rejected};
+use super::{
+    Store,
+    Written::{self, Accepted, NotRaised, Rejected},
+};
 use crate::{Kind, Scene};
 use fencepost_client::facts::{NAME_BYTES_MAX, TOKEN_MAX};
 use fencepost_guards::Grant;
@@ -34,6 +37,74 @@ fn only_the_highest_token_with_its_own_grant_may_write() {
             assert_eq!(store.write(grant, "d", &n.to_string()), expected, "{kind:?}: step {n}");
             let after = if expected == Accepted { Some(n.to_string()) } else { before };
             assert_eq!(store.read("d"), after, "{kind:?}: step {n}");
+        }
+    }
+}
+
+/// A step of a holder.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Write,
+    RaiseShared,
+    Work,
+}
+
+impl Step {
+    fn take(self, store: &mut dyn Store, grant: Grant<'_>, body: &str) -> Written {
+        match self {
+            Self::Write => store.write(grant, "d", body),
+            Self::RaiseShared => store.raise_shared(grant),
+            Self::Work => store.work(grant, "d", body),
+        }
+    }
+}
+
+#[test]
+fn what_readers_have_read_stays_so_until_a_later_writer() {
+    use Step::{RaiseShared, Work, Write};
+    let steps = [
+        (Work, grant("a", 12, "g12"), NotRaised),
+        (Write, grant("a", 10, "g10"), Accepted),
+        (Work, grant("a", 12, "g12"), NotRaised),
+        (RaiseShared, grant("a", 12, "g12"), Accepted),
+        (RaiseShared, grant("a", 11, "g11"), Accepted),
+        (Work, grant("a", 11, "g11"), Accepted),
+        (Work, grant("a", 12, "g12"), Accepted),
+        (RaiseShared, grant("a", 12, "g12"), Accepted),
+        // No earlier writer gets through, nor one with the token of a reader.
+        (Write, grant("a", 10, "g10"), Rejected { highest: 12 }),
+        (Write, grant("a", 11, "g11"), Rejected { highest: 12 }),
+        (Write, grant("a", 12, "g12"), Rejected { highest: 12 }),
+        (RaiseShared, grant("a", 9, "g9"), Rejected { highest: 12 }),
+        (Work, grant("a", 9, "g9"), Rejected { highest: 12 }),
+        (RaiseShared, grant("a", 10, "another"), Rejected { highest: 12 }),
+        (Work, grant("a", 10, "another"), Rejected { highest: 12 }),
+        (Write, grant("a", 13, "g"), Accepted),
+        (RaiseShared, grant("a", 12, "g12"), Rejected { highest: 13 }),
+        (Work, grant("a", 12, "g12"), Rejected { highest: 13 }),
+        // A downgraded writer reads with its token, and shuts out its own late writes.
+        (Write, grant("a", 13, "g"), Accepted),
+        (RaiseShared, grant("a", 13, "g"), Accepted),
+        (Work, grant("a", 13, "g"), Accepted),
+        (Work, grant("a", 13, "another"), Rejected { highest: 13 }),
+        (Write, grant("a", 13, "g"), Rejected { highest: 13 }),
+        // An upgrade keeps the grant and draws a new token. A downgrade follows before anything is written.
+        (RaiseShared, grant("a", TOKEN_MAX - 1, "g"), Accepted),
+        (Write, grant("a", TOKEN_MAX - 1, "g"), Rejected { highest: TOKEN_MAX - 1 }),
+        (Work, grant("a", 13, "g"), Accepted),
+        (Write, grant("a", TOKEN_MAX, "last"), Accepted),
+        (Work, grant("a", TOKEN_MAX - 1, "g"), Rejected { highest: TOKEN_MAX }),
+    ];
+    for kind in Kind::ALL {
+        let scene = Scene::new(kind);
+        let mut store = scene.store();
+        for (n, (step, grant, expected)) in steps.into_iter().enumerate() {
+            let before = store.read("d");
+            let found = step.take(store.as_mut(), grant, &n.to_string());
+            assert_eq!(found, expected, "{kind:?}: step {n}, {step:?}");
+            let writes = expected == Accepted && !matches!(step, RaiseShared);
+            let after = if writes { Some(n.to_string()) } else { before };
+            assert_eq!(store.read("d"), after, "{kind:?}: step {n}, {step:?}");
         }
     }
 }

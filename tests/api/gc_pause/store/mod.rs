@@ -21,6 +21,8 @@ pub(crate) enum Written {
     Rejected {
         highest: u64,
     },
+    /// A reader has not taken its first step.
+    NotRaised,
 }
 
 /// Documents in a store.
@@ -30,6 +32,12 @@ pub(crate) trait Store {
 
     /// Only raises the fence. No earlier holder can change what the caller reads afterwards.
     fn enter(&mut self, grant: Grant<'_>) -> Written;
+
+    /// The first step of a reader.
+    fn raise_shared(&mut self, grant: Grant<'_>) -> Written;
+
+    /// The second step of a reader, and a write.
+    fn work(&mut self, grant: Grant<'_>, name: &str, body: &str) -> Written;
 
     /// Writes without a check, like a store without a guard.
     fn write_unchecked(&mut self, name: &str, body: &str);
@@ -52,6 +60,7 @@ fn written<E: Debug>(raised: Result<(), RaiseError<E>>) -> Written {
     match raised {
         Ok(()) => Written::Accepted,
         Err(RaiseError::Stale(stale)) => Written::Rejected { highest: stale.newest },
+        Err(RaiseError::NotRaised { .. }) => Written::NotRaised,
         Err(error) => panic!("{error:?}"),
     }
 }

@@ -35,7 +35,7 @@ impl Mysql {
                     act(&mut transaction).await;
                     transaction.commit().await.unwrap();
                 }
-                Written::Rejected { .. } => transaction.rollback().await.unwrap(),
+                _ => transaction.rollback().await.unwrap(),
             }
             written
         })
@@ -51,6 +51,23 @@ impl Store for Mysql {
 
     fn enter(&mut self, grant: Grant<'_>) -> Written {
         self.fenced(grant, async |_: &mut Transaction<'_>| {})
+    }
+
+    fn raise_shared(&mut self, grant: Grant<'_>) -> Written {
+        written(self.runtime.block_on(guard::raise_shared(&mut self.connection, grant)))
+    }
+
+    fn work(&mut self, grant: Grant<'_>, name: &str, body: &str) -> Written {
+        self.runtime.block_on(async {
+            let mut transaction = self.connection.start_transaction(TxOpts::default()).await.unwrap();
+            let written = written(guard::check_shared(&mut transaction, grant).await);
+            if written == Written::Accepted {
+                transaction.exec_drop(WRITE, (name, body)).await.unwrap();
+                transaction.commit().await.unwrap();
+            }
+            // Otherwise the transaction rolls back when dropped.
+            written
+        })
     }
 
     fn write_unchecked(&mut self, name: &str, body: &str) {

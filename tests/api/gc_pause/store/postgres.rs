@@ -44,7 +44,7 @@ impl Postgres {
                     act(&transaction).await;
                     transaction.commit().await.unwrap();
                 }
-                Written::Rejected { .. } => transaction.rollback().await.unwrap(),
+                _ => transaction.rollback().await.unwrap(),
             }
             written
         })
@@ -60,6 +60,23 @@ impl Store for Postgres {
 
     fn enter(&mut self, grant: Grant<'_>) -> Written {
         self.fenced(grant, async |_: &Transaction<'_>| {})
+    }
+
+    fn raise_shared(&mut self, grant: Grant<'_>) -> Written {
+        written(self.runtime.block_on(guard::raise_shared(&self.client, grant)))
+    }
+
+    fn work(&mut self, grant: Grant<'_>, name: &str, body: &str) -> Written {
+        self.runtime.block_on(async {
+            let transaction = self.client.transaction().await.unwrap();
+            let written = written(guard::check_shared(&transaction, grant).await);
+            if written == Written::Accepted {
+                transaction.execute(WRITE, &[&name, &body]).await.unwrap();
+                transaction.commit().await.unwrap();
+            }
+            // Otherwise the transaction rolls back when dropped.
+            written
+        })
     }
 
     fn write_unchecked(&mut self, name: &str, body: &str) {

@@ -2,8 +2,10 @@
 
 use super::{Store, Written, runtime, written};
 use deadpool_redis::redis::{AsyncCommands, Client, aio::MultiplexedConnection};
-use fencepost_guards::{Grant, redis::GuardedScript};
+use fencepost_guards::{Grant, redis as guard, redis::GuardedScript};
 use tokio::runtime::Runtime;
+
+const WRITE: &str = "return redis.call('SET', KEYS[2], ARGV[3])";
 
 pub(super) struct Redis {
     runtime: Runtime,
@@ -27,11 +29,22 @@ impl Redis {
 
 impl Store for Redis {
     fn write(&mut self, grant: Grant<'_>, name: &str, body: &str) -> Written {
-        self.fenced(grant, "return redis.call('SET', KEYS[2], ARGV[3])", &[name], &[body])
+        self.fenced(grant, WRITE, &[name], &[body])
     }
 
     fn enter(&mut self, grant: Grant<'_>) -> Written {
         self.fenced(grant, "", &[], &[])
+    }
+
+    fn raise_shared(&mut self, grant: Grant<'_>) -> Written {
+        let fence = format!("fence:{}", grant.lock_name);
+        written(self.runtime.block_on(guard::raise_shared(&mut self.connection, &fence, grant)))
+    }
+
+    fn work(&mut self, grant: Grant<'_>, name: &str, body: &str) -> Written {
+        let (fence, script) = (format!("fence:{}", grant.lock_name), GuardedScript::new(WRITE));
+        let work = script.check_shared(&mut self.connection, &fence, grant, name, body);
+        written(self.runtime.block_on(work))
     }
 
     fn write_unchecked(&mut self, name: &str, body: &str) {

@@ -46,6 +46,20 @@ impl Store for Sqlite {
         self.fenced(grant, |_connection| {})
     }
 
+    fn raise_shared(&mut self, grant: Grant<'_>) -> Written {
+        written(guard::raise_shared(&mut self.0, grant))
+    }
+
+    fn work(&mut self, grant: Grant<'_>, name: &str, body: &str) -> Written {
+        let transaction = self.0.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        let written = written(guard::check_shared(&transaction, grant));
+        if written == Written::Accepted {
+            transaction.execute(WRITE, named_params! { ":name": name, ":body": body }).unwrap();
+            transaction.commit().unwrap();
+        }
+        written
+    }
+
     fn write_unchecked(&mut self, name: &str, body: &str) {
         self.0.execute(WRITE, named_params! { ":name": name, ":body": body }).unwrap();
     }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Protocol
 
-from fencepost.errors import FencepostError
+from fencepost.errors import FencepostError, StaleToken
 
 _PARAMETER = re.compile(r":(\w+)")
 
@@ -39,8 +40,46 @@ def numbered(statement: str) -> str:
     return _PARAMETER.sub(lambda match: numbers[match[1]], statement)
 
 
+def create(run: Callable[[str], object], found: Callable[[], int], create_it: str, add_column: str) -> None:
+    """Creates the table of fences, or brings one of an earlier version up to date.
+
+    Many processes may start at once: what another one has done meanwhile is an error here, and no harm.
+
+    Args:
+        run: Runs a statement.
+        found: Counts the columns for shared locks in the table: 1 or 0.
+        create_it: The statement that creates the table.
+        add_column: The statement that adds the column for shared locks.
+    """
+    if found():
+        return
+    try:
+        run(create_it)
+        if not found():
+            run(add_column)
+    except Exception:
+        if not found():
+            raise
+
+
 def no_transaction() -> FencepostError:
     """Returns the error for a fence that was raised outside of a transaction."""
     return FencepostError(
         "the guard is not in a transaction: begin one, so that no other holder writes between the guard and the write"
     )
+
+
+def own_transaction() -> FencepostError:
+    """Returns the error for a shared token that is raised within a transaction."""
+    return FencepostError(
+        "raise_shared is a transaction of its own, so that readers do not wait for one another: end the open one"
+    )
+
+
+def refused(lock: Held, newest: int) -> FencepostError:
+    """Returns the error for the token of a reader, if the store has seen no token higher than ``newest``."""
+    if newest < lock.token:
+        return FencepostError(
+            f"token {lock.token} of {lock.name} was not raised in this store: call raise_shared once after the grant"
+        )
+    return StaleToken(lock.name, lock.token, newest)

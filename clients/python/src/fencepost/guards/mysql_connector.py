@@ -7,18 +7,27 @@ from typing import Any
 from mysql.connector.abstracts import MySQLConnectionAbstract
 from mysql.connector.pooling import PooledMySQLConnection
 
-from fencepost._facts import GUARD_MYSQL_CREATE, GUARD_MYSQL_NEWEST, GUARD_MYSQL_RAISE
+from fencepost import _facts as facts
 from fencepost.errors import StaleToken
-from fencepost.guards._fence import Held, no_transaction, pyformat, values
+from fencepost.guards._fence import Held, create, no_transaction, own_transaction, pyformat, refused, values
 
-_RAISE = pyformat(GUARD_MYSQL_RAISE)
-_NEWEST = pyformat(GUARD_MYSQL_NEWEST)
+_RAISE = pyformat(facts.GUARD_MYSQL_RAISE)
+_NEWEST = pyformat(facts.GUARD_MYSQL_NEWEST)
+_RAISE_SHARED = pyformat(facts.GUARD_MYSQL_RAISE_SHARED)
+_CHECK_SHARED = pyformat(facts.GUARD_MYSQL_CHECK_SHARED)
+_NEWEST_SHARED = pyformat(facts.GUARD_MYSQL_NEWEST_SHARED)
 
 
 def create_table(connection: MySQLConnectionAbstract | PooledMySQLConnection) -> None:
-    """Creates the table of fences, unless it is there."""
-    with connection.cursor() as cursor:
-        cursor.execute(GUARD_MYSQL_CREATE)
+    """Creates the table of fences, unless it is there. Adds what one of an earlier version lacks."""
+    with connection.cursor(dictionary=False) as cursor:
+
+        def found() -> int:
+            cursor.execute(facts.GUARD_MYSQL_HAS_SHARED)
+            row: Any = cursor.fetchall()[0]
+            return int(row[0])
+
+        create(cursor.execute, found, facts.GUARD_MYSQL_CREATE, facts.GUARD_MYSQL_ADD_SHARED)
 
 
 def raise_fence(connection: MySQLConnectionAbstract | PooledMySQLConnection, lock: Held) -> None:
@@ -39,3 +48,49 @@ def raise_fence(connection: MySQLConnectionAbstract | PooledMySQLConnection, loc
         raise no_transaction()
     if row != (lock.token, lock.grant_id):
         raise StaleToken(lock.name, lock.token, row[0])
+
+
+def raise_shared(connection: MySQLConnectionAbstract | PooledMySQLConnection, lock: Held) -> None:
+    """Raises the token of a shared lock, in a transaction of its own. Call it once after the grant.
+
+    It waits for the transactions that work under this lock at that time. A deadlock is error 1213: call it again.
+
+    Raises:
+        StaleToken: a writer with a newer token has raised the fence.
+        FencepostError: the connection is in a transaction.
+    """
+    if connection.in_transaction:
+        raise own_transaction()
+    connection.start_transaction()
+    try:
+        with connection.cursor(dictionary=False) as cursor:
+            cursor.execute(_RAISE_SHARED, values(lock))
+            _check(cursor, lock)
+        connection.commit()
+    except BaseException:
+        connection.rollback()
+        raise
+
+
+def check_shared(connection: MySQLConnectionAbstract | PooledMySQLConnection, lock: Held) -> None:
+    """Checks the token of a shared lock. Call it first in each transaction that works under the lock.
+
+    Writers wait until the end of the transaction, and other readers do not. A deadlock of several locks ends with error
+    1213: run the whole transaction again.
+
+    Raises:
+        StaleToken: a writer with a newer token has raised the fence. The transaction has to be rolled back.
+        FencepostError: the connection is not in a transaction, or :func:`raise_shared` was not called.
+    """
+    with connection.cursor(dictionary=False) as cursor:
+        _check(cursor, lock)
+    if not connection.in_transaction:
+        raise no_transaction()
+
+
+def _check(cursor: Any, lock: Held) -> None:
+    cursor.execute(_CHECK_SHARED, values(lock))
+    if not cursor.fetchall():
+        cursor.execute(_NEWEST_SHARED, {"lock_name": lock.name})
+        rows = cursor.fetchall()
+        raise refused(lock, rows[0][0] if rows else 0)

@@ -6,6 +6,11 @@ Redis has no transaction that can be rolled back, so the guard and the write are
 
     save = Script("return redis.call('SET', KEYS[2], ARGV[3])")
     save(client, lock, "{order:42}:fence", keys=["{order:42}"], args=["paid"])
+
+The holder of a shared lock raises its token once, after the grant, and then runs its scripts with ``check_shared``:
+
+    raise_shared(client, lock, "{order:42}:fence")
+    save.check_shared(client, lock, "{order:42}:fence", keys=["{order:42}"], args=["paid"])
 """
 
 from __future__ import annotations
@@ -18,9 +23,9 @@ from redis import Redis
 from redis import asyncio as aio
 from redis.exceptions import ResponseError
 
-from fencepost._facts import GUARD_REDIS_RAISE
+from fencepost._facts import GUARD_REDIS_CHECK_SHARED, GUARD_REDIS_RAISE, GUARD_REDIS_RAISE_SHARED
 from fencepost.errors import StaleToken
-from fencepost.guards._fence import Held
+from fencepost.guards._fence import Held, refused
 
 _STALE = re.compile(r"STALE (\d+)")
 
@@ -36,6 +41,7 @@ class Script:
 
     def __init__(self, text: str) -> None:
         self._text = f"{GUARD_REDIS_RAISE}\n{text}"
+        self._shared = f"{GUARD_REDIS_CHECK_SHARED}\n{text}"
 
     def __call__(
         self, client: Redis, lock: Held, fence: str, keys: Iterable[str] = (), args: Iterable[Value] = ()
@@ -52,9 +58,8 @@ class Script:
         Raises:
             StaleToken: the store has seen a newer token. Nothing was written.
         """
-        script = client.register_script(self._text)
         try:
-            return script([fence, *keys], [lock.token, lock.grant_id, *args])
+            return client.register_script(self._text)([fence, *keys], [lock.token, lock.grant_id, *args])
         except ResponseError as error:
             _raise_if_stale(error, lock)
             raise
@@ -63,15 +68,67 @@ class Script:
         self, client: aio.Redis, lock: Held, fence: str, keys: Iterable[str] = (), args: Iterable[Value] = ()
     ) -> Any:
         """Does what a call does, with asyncio."""
-        script = client.register_script(self._text)
         try:
-            return await script([fence, *keys], [lock.token, lock.grant_id, *args])
+            return await client.register_script(self._text)([fence, *keys], [lock.token, lock.grant_id, *args])
         except ResponseError as error:
             _raise_if_stale(error, lock)
             raise
+
+    def check_shared(
+        self, client: Redis, lock: Held, fence: str, keys: Iterable[str] = (), args: Iterable[Value] = ()
+    ) -> Any:
+        """Runs the script under a shared lock, after :func:`raise_shared`. Its arguments are those of a call.
+
+        Raises:
+            StaleToken: a writer with a newer token has raised the fence. The script did not run.
+            FencepostError: :func:`raise_shared` was not called.
+        """
+        try:
+            return client.register_script(self._shared)([fence, *keys], [lock.token, lock.grant_id, *args])
+        except ResponseError as error:
+            _raise_if_refused(error, lock)
+            raise
+
+    async def check_shared_async(
+        self, client: aio.Redis, lock: Held, fence: str, keys: Iterable[str] = (), args: Iterable[Value] = ()
+    ) -> Any:
+        """Does what :meth:`check_shared` does, with asyncio."""
+        try:
+            return await client.register_script(self._shared)([fence, *keys], [lock.token, lock.grant_id, *args])
+        except ResponseError as error:
+            _raise_if_refused(error, lock)
+            raise
+
+
+def raise_shared(client: Redis, lock: Held, fence: str) -> None:
+    """Raises the token of a shared lock. Call it once after the grant.
+
+    Raises:
+        StaleToken: a writer with a newer token has raised the fence.
+    """
+    try:
+        client.register_script(GUARD_REDIS_RAISE_SHARED)([fence], [lock.token, lock.grant_id])
+    except ResponseError as error:
+        _raise_if_refused(error, lock)
+        raise
+
+
+async def raise_shared_async(client: aio.Redis, lock: Held, fence: str) -> None:
+    """Does what :func:`raise_shared` does, with asyncio."""
+    try:
+        await client.register_script(GUARD_REDIS_RAISE_SHARED)([fence], [lock.token, lock.grant_id])
+    except ResponseError as error:
+        _raise_if_refused(error, lock)
+        raise
 
 
 def _raise_if_stale(error: ResponseError, lock: Held) -> None:
     stale = _STALE.match(str(error))
     if stale:
         raise StaleToken(lock.name, lock.token, int(stale[1])) from error
+
+
+def _raise_if_refused(error: ResponseError, lock: Held) -> None:
+    stale = _STALE.match(str(error))
+    if stale:
+        raise refused(lock, int(stale[1])) from error

@@ -15,6 +15,13 @@ import java.util.List;
  * guard.run(lock, "{orders/42}:fence", List.of("{orders/42}"), List.of("shipped"), jedis::eval);
  * }</pre>
  *
+ * <p>The holder of a shared lock raises its token once after the grant, and then runs the script as a reader:
+ *
+ * <pre>{@code
+ * RedisGuard.raiseShared(lock, "{orders/42}:fence", jedis::eval);
+ * guard.checkShared(lock, "{orders/42}:fence", List.of("{orders/42}"), List.of("shipped"), jedis::eval);
+ * }</pre>
+ *
  * <p>On Redis Cluster the fence and the data must be in one slot: give their keys the same hash tag.
  */
 public final class RedisGuard {
@@ -22,6 +29,8 @@ public final class RedisGuard {
   private static final String STALE = "STALE ";
 
   private final String script;
+
+  private final String sharedScript;
 
   /**
    * Runs a script with {@code EVAL}.
@@ -48,6 +57,7 @@ public final class RedisGuard {
    */
   public RedisGuard(String body) {
     this.script = Facts.GUARD_REDIS_RAISE + "\n" + body;
+    this.sharedScript = Facts.GUARD_REDIS_CHECK_SHARED + "\n" + body;
   }
 
   /**
@@ -57,6 +67,15 @@ public final class RedisGuard {
    */
   public String script() {
     return script;
+  }
+
+  /**
+   * The whole script of a reader, to load it in advance.
+   *
+   * @return the script: the comparison, then the body
+   */
+  public String sharedScript() {
+    return sharedScript;
   }
 
   /**
@@ -97,6 +116,100 @@ public final class RedisGuard {
       List<String> keys,
       List<String> arguments,
       Eval<T> redis) {
+    return eval(script, name, token, grantId, fenceKey, keys, arguments, redis);
+  }
+
+  /**
+   * Raises the token of a shared lock. Call it once after the grant.
+   *
+   * @param lock the lock; its token and grant id count, whether it is still valid or not
+   * @param fenceKey the key of the fence
+   * @param redis runs the script, such as {@code jedis::eval}
+   * @throws StaleTokenException if a later writer has raised the fence
+   */
+  public static void raiseShared(FencedLock lock, String fenceKey, Eval<?> redis) {
+    raiseShared(lock.name(), lock.token(), lock.grantId(), fenceKey, redis);
+  }
+
+  /**
+   * The same with a token that came from another process, in a message say.
+   *
+   * @param name the lock's name, for messages
+   * @param token the fencing token
+   * @param grantId the grant id that belongs to the token
+   * @param fenceKey the key of the fence
+   * @param redis runs the script
+   * @throws StaleTokenException if a later writer has raised the fence
+   */
+  public static void raiseShared(String name, long token, String grantId, String fenceKey, Eval<?> redis) {
+    eval(Facts.GUARD_REDIS_RAISE_SHARED, name, token, grantId, fenceKey, List.of(), List.of(), redis);
+  }
+
+  /**
+   * Checks the token of a shared lock and runs the body, in one step, after {@code raiseShared}.
+   *
+   * @param lock the lock; its token and grant id count, whether it is still valid or not
+   * @param fenceKey the key of the fence
+   * @param keys the keys of the body
+   * @param arguments the arguments of the body
+   * @param redis runs the script, such as {@code jedis::eval}
+   * @param <T> the type of the body's result
+   * @return the body's result
+   * @throws StaleTokenException if a later writer has raised the fence; the body did not run
+   * @throws IllegalStateException if {@code raiseShared} was not called
+   */
+  public <T> T checkShared(
+      FencedLock lock, String fenceKey, List<String> keys, List<String> arguments, Eval<T> redis) {
+    return checkShared(lock.name(), lock.token(), lock.grantId(), fenceKey, keys, arguments, redis);
+  }
+
+  /**
+   * The same with a token that came from another process, in a message say.
+   *
+   * @param name the lock's name, for messages
+   * @param token the fencing token
+   * @param grantId the grant id that belongs to the token
+   * @param fenceKey the key of the fence
+   * @param keys the keys of the body
+   * @param arguments the arguments of the body
+   * @param redis runs the script
+   * @param <T> the type of the body's result
+   * @return the body's result
+   * @throws StaleTokenException if a later writer has raised the fence; the body did not run
+   * @throws IllegalStateException if {@code raiseShared} was not called
+   */
+  public <T> T checkShared(
+      String name,
+      long token,
+      String grantId,
+      String fenceKey,
+      List<String> keys,
+      List<String> arguments,
+      Eval<T> redis) {
+    try {
+      return eval(sharedScript, name, token, grantId, fenceKey, keys, arguments, redis);
+    } catch (StaleTokenException refused) {
+      if (refused.newest() >= token) {
+        throw refused;
+      }
+      throw notRaised(name, token, refused);
+    }
+  }
+
+  private static IllegalStateException notRaised(String name, long token, RuntimeException cause) {
+    return new IllegalStateException(
+        "token " + token + " of " + name + " was not raised: call raiseShared once after the grant", cause);
+  }
+
+  private static <T> T eval(
+      String script,
+      String name,
+      long token,
+      String grantId,
+      String fenceKey,
+      List<String> keys,
+      List<String> arguments,
+      Eval<T> redis) {
     List<String> allKeys = new ArrayList<>(List.of(fenceKey));
     allKeys.addAll(keys);
     List<String> allArguments = new ArrayList<>(List.of(Long.toString(token), grantId));
@@ -105,7 +218,7 @@ public final class RedisGuard {
       return redis.eval(script, allKeys, allArguments);
     } catch (RuntimeException failed) {
       long newest = newest(failed);
-      if (newest > 0) {
+      if (newest >= 0) {
         StaleTokenException stale = new StaleTokenException(name, token, newest);
         stale.addSuppressed(failed);
         throw stale;
@@ -114,16 +227,16 @@ public final class RedisGuard {
     }
   }
 
-  /** The newest token if this is the script's error, however a client wraps it; else 0. */
+  /** The newest token if this is the script's error, however a client wraps it; else -1. It is 0 for a new fence. */
   private static long newest(Throwable failed) {
     for (Throwable at = failed; at != null; at = at.getCause()) {
       String message = at.getMessage() == null ? "" : at.getMessage();
       int start = message.indexOf(STALE);
       if (start >= 0) {
         String digits = message.substring(start + STALE.length()).replaceFirst("[^0-9].*", "");
-        return digits.isEmpty() ? 0 : Long.parseLong(digits);
+        return digits.isEmpty() ? -1 : Long.parseLong(digits);
       }
     }
-    return 0;
+    return -1;
   }
 }

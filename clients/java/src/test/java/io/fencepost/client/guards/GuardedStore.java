@@ -22,10 +22,22 @@ interface GuardedStore extends AutoCloseable {
 
   void writeWithoutGuard(String value) throws SQLException;
 
+  /** Writes with a token that came from elsewhere. */
+  void write(Grant grant, String value) throws SQLException;
+
+  /** The first step of a reader. */
+  void raiseShared(Grant grant) throws SQLException;
+
+  /** Writes in a transaction that begins with the second step of a reader. */
+  void work(Grant grant, String value) throws SQLException;
+
   String read() throws SQLException;
 
   @Override
   default void close() {}
+
+  /** What a guard compares. */
+  record Grant(String name, long token, String id) {}
 
   /** {@code kind} names the store and the driver. */
   static GuardedStore of(String kind, String url) {
@@ -53,17 +65,43 @@ interface GuardedStore extends AutoCloseable {
       }
     }
 
+    /** The first statement of a transaction. */
+    private interface First {
+      void run(Connection connection) throws SQLException;
+    }
+
     @Override
     public void write(FencedLock lock, String value) throws SQLException {
+      transact(connection -> guard.raise(connection, lock), value);
+    }
+
+    @Override
+    public void write(Grant grant, String value) throws SQLException {
+      transact(connection -> guard.raise(connection, grant.name(), grant.token(), grant.id()), value);
+    }
+
+    @Override
+    public void raiseShared(Grant grant) throws SQLException {
+      try (Connection connection = DriverManager.getConnection(url)) {
+        guard.raiseShared(connection, grant.name(), grant.token(), grant.id());
+      }
+    }
+
+    @Override
+    public void work(Grant grant, String value) throws SQLException {
+      transact(connection -> guard.checkShared(connection, grant.name(), grant.token(), grant.id()), value);
+    }
+
+    private void transact(First first, String value) throws SQLException {
       try (Connection connection = DriverManager.getConnection(url)) {
         connection.setAutoCommit(false);
         try {
-          guard.raise(connection, lock);
+          first.run(connection);
           update(connection, value);
           connection.commit();
-        } catch (StaleTokenException stale) {
+        } catch (StaleTokenException | IllegalStateException refused) {
           connection.rollback();
-          throw stale;
+          throw refused;
         }
       }
     }
@@ -111,6 +149,27 @@ interface GuardedStore extends AutoCloseable {
     }
 
     @Override
+    public void write(Grant grant, String value) {
+      REDIS.run(
+          grant.name(), grant.token(), grant.id(), fence(grant), List.of("{jedis}"), List.of(value), redis::eval);
+    }
+
+    @Override
+    public void raiseShared(Grant grant) {
+      RedisGuard.raiseShared(grant.name(), grant.token(), grant.id(), fence(grant), redis::eval);
+    }
+
+    @Override
+    public void work(Grant grant, String value) {
+      REDIS.checkShared(
+          grant.name(), grant.token(), grant.id(), fence(grant), List.of("{jedis}"), List.of(value), redis::eval);
+    }
+
+    private static String fence(Grant grant) {
+      return "{jedis}:" + grant.name();
+    }
+
+    @Override
     public void writeWithoutGuard(String value) {
       redis.set("{jedis}", value);
     }
@@ -139,9 +198,33 @@ interface GuardedStore extends AutoCloseable {
 
     @Override
     public void write(FencedLock lock, String value) {
-      RedisGuard.Eval<String> eval = (script, keys, arguments) -> redis.eval(
+      REDIS.run(lock, "{lettuce}:fence", List.of("{lettuce}"), List.of(value), this::eval);
+    }
+
+    @Override
+    public void write(Grant grant, String value) {
+      REDIS.run(
+          grant.name(), grant.token(), grant.id(), fence(grant), List.of("{lettuce}"), List.of(value), this::eval);
+    }
+
+    @Override
+    public void raiseShared(Grant grant) {
+      RedisGuard.raiseShared(grant.name(), grant.token(), grant.id(), fence(grant), this::eval);
+    }
+
+    @Override
+    public void work(Grant grant, String value) {
+      REDIS.checkShared(
+          grant.name(), grant.token(), grant.id(), fence(grant), List.of("{lettuce}"), List.of(value), this::eval);
+    }
+
+    private String eval(String script, List<String> keys, List<String> arguments) {
+      return redis.eval(
           script, ScriptOutputType.STATUS, keys.toArray(String[]::new), arguments.toArray(String[]::new));
-      REDIS.run(lock, "{lettuce}:fence", List.of("{lettuce}"), List.of(value), eval);
+    }
+
+    private static String fence(Grant grant) {
+      return "{lettuce}:" + grant.name();
     }
 
     @Override

@@ -4,19 +4,29 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.fencepost.client.Facts;
 import io.fencepost.client.FencedLock;
 import io.fencepost.client.FencepostClient;
 import io.fencepost.client.JavaProcess;
 import io.fencepost.client.LeaseEnd;
+import io.fencepost.client.guards.GuardedStore.Grant;
 import io.fencepost.client.testing.FencepostServer;
 import java.nio.file.Path;
 import java.sql.Connection;
 import java.sql.DriverManager;
+import java.sql.Statement;
 import java.time.Duration;
+import java.util.Collections;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.api.io.TempDir;
 
 /**
@@ -67,6 +77,145 @@ class GuardsTest {
     }
   }
 
+  private static void assertStale(Grant grant, long newest, Executable step) {
+    StaleTokenException stale = assertThrows(StaleTokenException.class, step);
+    assertEquals(grant, new Grant(stale.name(), stale.token(), grant.id()));
+    assertEquals(newest, stale.newest());
+  }
+
+  /** Readers hold side by side: what they have read stays so, and a later writer ends their work. */
+  private static void checkReaders(String kind, String url) throws Exception {
+    try (GuardedStore store = GuardedStore.of(kind, url)) {
+      store.create();
+      String name = "shared/" + kind + "/ü";
+      Grant writer = new Grant(name, 10, "g10");
+      Grant first = new Grant(name, 11, "g11");
+      Grant second = new Grant(name, 12, "g12");
+
+      assertThrows(IllegalStateException.class, () -> store.work(second, "early"));
+      store.write(writer, "written");
+      IllegalStateException early = assertThrows(IllegalStateException.class, () -> store.work(second, "early"));
+      String remedy = "call raiseShared once after the grant";
+      assertEquals("token 12 of " + name + " was not raised: " + remedy, early.getMessage());
+      for (Grant reader : List.of(second, first)) {
+        store.raiseShared(reader);
+        store.work(reader, reader.id());
+      }
+      store.raiseShared(second);
+      store.work(first, "both");
+      for (Grant late : List.of(writer, first, second)) {
+        assertStale(late, 12, () -> store.write(late, "late"));
+      }
+      for (Grant late : List.of(new Grant(name, 9, "g9"), new Grant(name, 10, "another"))) {
+        assertStale(late, 12, () -> store.raiseShared(late));
+        assertStale(late, 12, () -> store.work(late, "late"));
+      }
+      assertEquals("both", store.read());
+
+      Grant next = new Grant(name, 13, "g");
+      store.write(next, "next");
+      for (Grant late : List.of(first, second)) {
+        assertStale(late, 13, () -> store.raiseShared(late));
+        assertStale(late, 13, () -> store.work(late, "late"));
+      }
+      assertEquals("next", store.read());
+
+      // A downgraded writer reads with its token, and shuts out its own late writes.
+      store.raiseShared(next);
+      store.work(next, "read");
+      assertStale(next, 13, () -> store.write(next, "late"));
+      Grant another = new Grant(name, 13, "another");
+      assertStale(another, 13, () -> store.work(another, "late"));
+      // An upgrade keeps the grant and draws a new token. A downgrade follows before anything is written.
+      Grant upgraded = new Grant(name, Facts.TOKEN_MAX, "g");
+      store.raiseShared(upgraded);
+      assertStale(upgraded, Facts.TOKEN_MAX, () -> store.write(upgraded, "late"));
+      store.work(next, "read again");
+      assertEquals("read again", store.read());
+    }
+  }
+
+  @Test
+  void readersInPostgres() throws Exception {
+    checkReaders("postgres", stores.postgres());
+  }
+
+  @Test
+  void readersInMariadb() throws Exception {
+    checkReaders("mysql", stores.mariadb());
+  }
+
+  @Test
+  void readersInSqlite(@TempDir Path folder) throws Exception {
+    checkReaders("sqlite", sqliteUrl(folder));
+  }
+
+  @Test
+  void readersInRedisWithJedis() throws Exception {
+    checkReaders("jedis", stores.redis());
+  }
+
+  @Test
+  void readersInRedisWithLettuce() throws Exception {
+    checkReaders("lettuce", stores.redis());
+  }
+
+  /** Many processes start at once, on a table of the first version or on none. */
+  private static void checkCreation(JdbcGuard guard, String url) throws Exception {
+    for (boolean before : List.of(true, false)) {
+      try (Connection connection = DriverManager.getConnection(url);
+          Statement statement = connection.createStatement()) {
+        guard.createTable(connection);
+        statement.execute("DROP TABLE fencepost_fences");
+        if (before) {
+          statement.execute("CREATE TABLE fencepost_fences (lock_name VARCHAR(512) PRIMARY KEY, token BIGINT NOT NULL, "
+              + "grant_id VARCHAR(36) NOT NULL)");
+          statement.execute("INSERT INTO fencepost_fences VALUES ('a', 10, 'g10')");
+        }
+        ExecutorService processes = Executors.newFixedThreadPool(6);
+        try {
+          Callable<Void> create = () -> {
+            try (Connection own = DriverManager.getConnection(url)) {
+              guard.createTable(own);
+            }
+            return null;
+          };
+          for (Future<Void> created : processes.invokeAll(Collections.nCopies(6, create))) {
+            created.get();
+          }
+        } finally {
+          processes.shutdown();
+        }
+        if (before) {
+          assertThrows(StaleTokenException.class, () -> guard.raiseShared(connection, "a", 9, "g9"));
+        }
+        guard.raiseShared(connection, "a", 12, "g12");
+        connection.setAutoCommit(false);
+        guard.checkShared(connection, "a", 12, "g12");
+        connection.rollback();
+      }
+    }
+  }
+
+  @Test
+  void manyCreateTheTableInPostgres() throws Exception {
+    checkCreation(JdbcGuard.postgres(), stores.postgres());
+  }
+
+  @Test
+  void manyCreateTheTableInMariadb() throws Exception {
+    checkCreation(JdbcGuard.mysql(), stores.mariadb());
+  }
+
+  @Test
+  void manyCreateTheTableInSqlite(@TempDir Path folder) throws Exception {
+    checkCreation(JdbcGuard.sqlite(), sqliteUrl(folder));
+  }
+
+  private static String sqliteUrl(Path folder) {
+    return "jdbc:sqlite:" + folder.resolve("orders.db") + "?transaction_mode=IMMEDIATE&busy_timeout=10000";
+  }
+
   @Test
   void postgres() throws Exception {
     check("orders/postgres", "postgres", stores.postgres());
@@ -84,8 +233,7 @@ class GuardsTest {
 
   @Test
   void sqlite(@TempDir Path folder) throws Exception {
-    String url = "jdbc:sqlite:" + folder.resolve("orders.db") + "?transaction_mode=IMMEDIATE&busy_timeout=10000";
-    check("orders/sqlite", "sqlite", url);
+    check("orders/sqlite", "sqlite", sqliteUrl(folder));
   }
 
   @Test
@@ -118,6 +266,9 @@ class GuardsTest {
   void withoutATransactionTheGuardRefuses(@TempDir Path folder) throws Exception {
     try (Connection connection = DriverManager.getConnection("jdbc:sqlite:" + folder.resolve("a.db"))) {
       assertThrows(IllegalStateException.class, () -> JdbcGuard.sqlite().raise(connection, "a", 1, "grant"));
+      assertThrows(IllegalStateException.class, () -> JdbcGuard.sqlite().checkShared(connection, "a", 1, "grant"));
+      connection.setAutoCommit(false);
+      assertThrows(IllegalStateException.class, () -> JdbcGuard.sqlite().raiseShared(connection, "a", 1, "grant"));
     }
   }
 }
