@@ -23,7 +23,7 @@ use super::{
     command::{Command, Effects, Outcome},
     ended::EndedRequests,
     features::Features,
-    ids::{Call, GrantId, ReplicaId, RequestId},
+    ids::{Call, ReplicaId, RequestId},
     lease::{Lease, LeaseEnd, Mode},
     outcome::{ClassicHold, LockView},
     queue::{Queue, Waiter, WaiterState},
