@@ -69,10 +69,17 @@ fn beyond_limits() -> Vec<(&'static str, AcquireRequest)> {
         ),
         ("min_token", AcquireRequest { min_token: u64::MAX, ..acquire_request("a", TTL) }),
         ("mode", AcquireRequest { mode: v1::LockMode::Semaphore.into(), ..acquire_request("a", TTL) }),
-        ("min_hold", AcquireRequest { min_hold: span(TTL), ..shared_request("a") }),
-        ("lock_delay", AcquireRequest { lock_delay: span(TTL), ..shared_request("a") }),
         ("mode", AcquireRequest { mode: 77, ..acquire_request("a", TTL) }),
         ("permits", AcquireRequest { permits: 1, ..acquire_request("a", TTL) }),
+    ]
+}
+
+/// Of the spans for which a lock is held or unavailable.
+fn beyond_spans() -> Vec<(&'static str, AcquireRequest)> {
+    let tick = Duration::from_nanos(1);
+    vec![
+        ("min_hold", AcquireRequest { min_hold: span(TTL), ..shared_request("a") }),
+        ("lock_delay", AcquireRequest { lock_delay: span(TTL), ..shared_request("a") }),
         ("lock_delay", AcquireRequest { lock_delay: span(limits::LOCK_DELAY_MAX + tick), ..acquire_request("a", TTL) }),
         ("lock_delay", AcquireRequest { lock_delay: Some(BELOW_ZERO), ..acquire_request("a", TTL) }),
         ("min_hold", AcquireRequest { min_hold: span(limits::MIN_HOLD_MAX + tick), ..acquire_request("a", TTL) }),
@@ -129,7 +136,7 @@ async fn each_field_is_accepted_at_its_limit_and_refused_beyond() {
         let lease = client.acquire_response(request.clone()).await;
         assert_eq!(lease.outcome(), Outcome::Acquired, "{request:?}");
     }
-    for (field, request) in beyond_limits() {
+    for (field, request) in beyond_limits().into_iter().chain(beyond_spans()) {
         assert_bad_field(client.acquire(request).await, field);
     }
     assert_eq!(client.holder("a").await, None, "a refused request has no effect");
