@@ -728,8 +728,8 @@ type AcquireResponse struct {
 	HeldFor *durationpb.Duration `protobuf:"bytes,3,opt,name=held_for,json=heldFor,proto3" json:"held_for,omitempty"`
 	// With ACQUIRED: how the previous lease of the lock ended. For any value but RELEASED, check for unfinished work of
 	// its holder. A SHARED lease hands on the worse of its own end and of what its holder was told here (EXPIRED, then
-	// REVOKED, then RELEASED), so a writer can learn that the writer before it died, though readers came between. Only the
-	// lease that ended last counts: of readers that overlap, the end of one that was released or died earlier is not told.
+	// REVOKED, then RELEASED), so a writer can learn that the writer before it died, though readers came between. Only
+	// the lease that ended last counts: of readers that overlap, the end of one that ended earlier is not told.
 	PreviousEnd LeaseEnd `protobuf:"varint,4,opt,name=previous_end,json=previousEnd,proto3,enum=fencepost.v1.LeaseEnd" json:"previous_end,omitempty"`
 	// With CONTENDED and TIMED_OUT: the holders of the lock. Empty while the lock is being offered to the next waiter,
 	// and if delay is set. One EXCLUSIVE holder, or the oldest SHARED ones: at most 8.
