@@ -41,8 +41,9 @@ const BLOCKS = [
        elected(token);
        await new Promise((resolve) => setTimeout(resolve, 10));
      };`,
-    `const { holders } = await client.get("billing/leader");
-     if (holders[0]?.token !== (await token)) throw new Error("it does not lead");
+    `const term = await token;
+     const { holders } = await client.get("billing/leader");
+     if (holders[0]?.token !== term) throw new Error("it does not lead");
      const reason = new Error("enough");
      shutdown.abort(reason);
      const ended: unknown = await leading.catch((error: unknown) => error);

@@ -5,10 +5,14 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 
 /** A program of these tests in a JVM of its own, to be paused or ended. It reads and writes lines. */
 public final class JavaProcess implements AutoCloseable {
@@ -58,8 +62,27 @@ public final class JavaProcess implements AutoCloseable {
     return line();
   }
 
+  /** Returns when all of its threads have stopped, which is a moment after the signal was sent. */
   public void pause() throws IOException, InterruptedException {
     signal("-STOP");
+    while (!isStopped()) {
+      Thread.sleep(1);
+    }
+  }
+
+  private boolean isStopped() throws IOException {
+    try (Stream<Path> threads = Files.list(Path.of("/proc", "" + process.pid(), "task"))) {
+      for (Path thread : threads.toList()) {
+        String stat = Files.readString(thread.resolve("stat"));
+        // The state comes after the name, which is in parentheses.
+        if (stat.charAt(stat.lastIndexOf(')') + 2) != 'T') {
+          return false;
+        }
+      }
+      return true;
+    } catch (NoSuchFileException ended) {
+      return false;
+    }
   }
 
   public void resume() throws IOException, InterruptedException {
