@@ -66,7 +66,7 @@ const BLOCKS = [
      const queries: string[] = [];
      const pool = { query: async (text: string, values?: unknown[]) => { queries.push(text); return { rows: [1] }; } };
      const tx = pool;`,
-    `if (queries.length !== 5) throw new Error(queries.join());
+    `if (queries.length !== 7) throw new Error(queries.join());
      await client.close();`,
   ],
   [
