@@ -37,7 +37,7 @@ pub struct EndedLease {
     /// How it ended.
     pub end: LeaseEnd,
     /// What the next holder of the lock hears: of a shared lease, the worse of its end and of what its own holder
-    /// heard. So a writer learns that the writer before died, though readers came between.
+    /// heard. So a writer can learn that the writer before died, though readers came between.
     pub handed_on: LeaseEnd,
 }
 
