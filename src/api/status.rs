@@ -2,7 +2,7 @@
 
 use super::fields::Fields;
 use crate::{
-    domain::limits::RETRY_DELAY,
+    domain::{limits::RETRY_DELAY, mode::PermitLimit},
     locks::{
         LocksError,
         keepalive::{SessionError, StreamError},
@@ -79,6 +79,8 @@ impl From<LocksError> for Status {
             LocksError::Draining => (Code::Unavailable, "DRAINING", Some(RETRY_DELAY)),
             LocksError::TokensExhausted => (Code::FailedPrecondition, "TOKENS_EXHAUSTED", None),
             LocksError::BesideClassic => (Code::FailedPrecondition, "BESIDE_CLASSIC", None),
+            LocksError::ModeMismatch => (Code::FailedPrecondition, "MODE_MISMATCH", None),
+            LocksError::LimitMismatch(_) => (Code::FailedPrecondition, "PERMIT_LIMIT_MISMATCH", None),
             LocksError::Store(StoreError::NotAllServers { .. }) => (Code::FailedPrecondition, "NOT_ALL_SERVERS", None),
             LocksError::Store(StoreError::Unavailable(_)) => {
                 (Code::Unavailable, "STORE_UNAVAILABLE", Some(RETRY_DELAY))
@@ -91,7 +93,7 @@ impl From<LocksError> for Status {
             LocksError::Store(StoreError::Corrupt(_)) => (Code::DataLoss, "STORE_CORRUPT", None),
         };
         let mut details = ErrorDetails::new();
-        with_reason(&mut details, reason);
+        details.set_error_info(reason, DOMAIN, metadata(&error));
         if let Some(delay) = retry {
             details.set_retry_info(Some(delay));
         }
@@ -112,6 +114,13 @@ impl From<SessionError<Status>> for Status {
             }
         }
     }
+}
+
+/// What programs may want to know beyond the reason.
+fn metadata(error: &LocksError) -> HashMap<String, String> {
+    let LocksError::LimitMismatch(PermitLimit { permits, version }) = error else { return HashMap::new() };
+    let numbers = [("permit_limit", permits.to_string()), ("permit_limit_version", version.to_string())];
+    numbers.map(|(name, number)| (name.to_owned(), number)).into()
 }
 
 fn refused(field: &str, rule: &str) -> Status {
@@ -142,6 +151,8 @@ mod tests {
             LocksError::Draining,
             LocksError::TokensExhausted,
             LocksError::BesideClassic,
+            LocksError::ModeMismatch,
+            LocksError::LimitMismatch(PermitLimit { permits: 1, version: 0 }),
             StoreError::Unavailable(why()).into(),
             StoreError::Overloaded.into(),
             StoreError::TooLate.into(),

@@ -1,6 +1,9 @@
 //! Errors of calls that have no outcome. Each variant asks for a different reaction of the caller.
 
-use crate::{domain::command::WrongOutcome, store::StoreError};
+use crate::{
+    domain::{command::WrongOutcome, mode::PermitLimit},
+    store::StoreError,
+};
 
 /// Why a call has no outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,6 +58,19 @@ pub enum LocksError {
     /// The server drains.
     #[error("this server is draining: retry with the same request_id, on another server if there is one")]
     Draining,
+    /// The lock is in use in another mode.
+    #[error(
+        "the lock is in use in another mode, and SHARED and SEMAPHORE exclude each other: use another name for one of the \
+         two"
+    )]
+    ModeMismatch,
+    /// Another limit of the semaphore is in force.
+    #[error(
+        "limit {} of version {} is in force, which is another one of the same version, or has fewer permits than the \
+         request asks for: give a changed limit a higher version",
+        .0.permits, .0.version
+    )]
+    LimitMismatch(PermitLimit),
     /// No token is left.
     #[error("the fencing tokens of this lock's partition are used up: the lock cannot be granted")]
     TokensExhausted,

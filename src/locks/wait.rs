@@ -271,6 +271,8 @@ impl<S: Store> Locks<S> {
             }
             AcquireOutcome::TokensExhausted => return Err(LocksError::TokensExhausted),
             AcquireOutcome::BesideClassic => return Err(LocksError::BesideClassic),
+            AcquireOutcome::LimitMismatch(limit) => return Err(LocksError::LimitMismatch(limit)),
+            AcquireOutcome::ModeMismatch => return Err(LocksError::ModeMismatch),
         })
     }
 }

@@ -33,6 +33,13 @@ impl Held {
         &self.state.grant_id
     }
 
+    /// Its slot, if it has one permit of a [`semaphore`](crate::Acquire::semaphore): a number that no other holder has,
+    /// the lowest that was free, from 1 to the limit. For what exists so many times: ids of workers, ports, seats of a
+    /// licence.
+    pub fn slot(&self) -> Option<u32> {
+        self.state.slot
+    }
+
     /// How long the lease lasts without a renewal.
     pub fn ttl(&self) -> Duration {
         self.state.ttl()

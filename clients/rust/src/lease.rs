@@ -58,6 +58,7 @@ pub(crate) struct LeaseState {
     pub(crate) lease_id: String,
     pub(crate) grant_id: String,
     pub(crate) token: u64,
+    pub(crate) slot: Option<u32>,
     /// The attempt number of the latest attachment.
     attachment: AtomicU32,
     /// Whether a session of this process has ever renewed it.
@@ -79,6 +80,7 @@ impl LeaseState {
             lease_id: lease.lease_id,
             grant_id: lease.grant_id,
             token: lease.token,
+            slot: lease.slot,
             attachment: AtomicU32::new(0),
             kept: AtomicBool::new(false),
             jumps: AtomicU32::new(0),

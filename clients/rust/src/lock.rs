@@ -90,6 +90,7 @@ impl Lock {
             grant_id: state.grant_id.clone(),
             token: state.token,
             ttl: left,
+            slot: state.slot,
         }
     }
 

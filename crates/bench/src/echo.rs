@@ -48,6 +48,7 @@ fn acquired(request: AcquireRequest) -> AcquireResponse {
         grant_id: "9c0f2a4e-1b7d-4c58-8a43-6e5d2b9f7c31".to_owned(),
         fencing_token: 1_763_000_000_000_000,
         ttl: request.ttl,
+        slot: 0,
     };
     AcquireResponse {
         outcome: Outcome::Acquired.into(),

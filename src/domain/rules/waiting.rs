@@ -8,7 +8,7 @@ use crate::domain::{
     ids::{Call, ReplicaId, RequestId},
     limits::{COMMAND_WINDOW, DROP_GRACE},
     outcome::AcquireOutcome,
-    queue::{Queue, WaiterState},
+    queue::WaiterState,
     token::FencingToken,
 };
 
@@ -70,6 +70,12 @@ impl Turn<'_> {
         };
         if let Some(outcome) = unbound(&waiter.binding, attempt) {
             return outcome;
+        }
+        let exceeded = self.lock.permit_limit().filter(|limit| waiter.terms.mode.exceeds(*limit));
+        if let Some(limit) = exceeded {
+            self.remove_waiter(request, RequestEnd::Refused(attempt));
+            self.promote();
+            return AcquireOutcome::LimitMismatch(limit);
         }
         let (state, is_left) = (waiter.state(), self.is_left(request));
         // The server of its newest call is silent, and this call of the same attempt came through another one.
@@ -170,9 +176,13 @@ impl Turn<'_> {
         if self.lock.waiters(self.now) >= self.waiters_max {
             return AcquireOutcome::QueueFull;
         }
-        let queue = self.lock.queue.get_or_insert_with(Box::<Queue>::default);
-        queue.push(call, self.replica, terms);
-        queue.unbind(call);
+        if let Some(refused) = self.agree(&terms.mode) {
+            return refused;
+        }
+        self.queue(call, terms);
+        if let Some(queue) = &mut self.lock.queue {
+            queue.unbind(call);
+        }
         // mutant: kept place is offered the lock
         self.set_state(request, WaiterState::Dropped(self.now.after(DROP_GRACE)));
         AcquireOutcome::Queued

@@ -2,7 +2,8 @@
 //! of the version before, which `make two-versions` runs.
 
 use crate::crowd::*;
-use fencepost::testing::domain::lease::{Delays, MaxHold, Mode, Terms};
+use fencepost::testing::domain::lease::{Delays, MaxHold, Terms};
+use fencepost::testing::domain::mode::Mode;
 
 /// Longer than anything here takes.
 const MAX_HOLD: Duration = Duration::from_secs(3_600);

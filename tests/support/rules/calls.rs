@@ -277,6 +277,7 @@ impl Holding {
             token: self.token,
             left: self.end.since(now),
             previous_end: self.before,
+            slot: None,
         }
     }
 }

@@ -127,6 +127,7 @@ impl Holding {
             ttl: self.ttl,
             left: self.end.since(now),
             held: now.since(self.since),
+            permits: None,
         }
     }
 

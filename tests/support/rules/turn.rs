@@ -4,7 +4,8 @@ use super::{Step, World, delays, grant_id, holder, id, is_shared, lease_id, max_
 use fencepost::testing::domain::{
     command::{Acquire, Candidate, Command, Effects, Outcome},
     ids::{AttachmentId, Call, CallId, ReplicaId, RequestId},
-    lease::{Delays, MaxHold, Mode, Terms},
+    lease::{Delays, MaxHold, Terms},
+    mode::Mode,
     name::{Metadata, Reason},
     replicas::Replicas,
     rules::Turn,

@@ -40,6 +40,7 @@ impl Oracle {
             holders: self.held.iter().take(SHOWN).map(|held| held.view(now)).collect(),
             count: self.held.len(),
             has_token: token.is_some_and(|token| self.is_live(token)),
+            semaphore: None,
         }))
     }
 

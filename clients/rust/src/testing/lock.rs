@@ -55,6 +55,7 @@ impl FakeLock {
             grant_id: "00000000-0000-4000-8000-000000000002".to_owned(),
             token,
             ttl: TTL,
+            slot: None,
         };
         let now = Moment::now();
         let reading = Reading { sent: now, read: now, held_for: Duration::ZERO, ttl: TTL };

@@ -131,6 +131,7 @@ pub fn lease(name: &str) -> v1::Lease {
         grant_id: "grant-1".to_owned(),
         fencing_token: 41,
         ttl: wire(TTL),
+        slot: 0,
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::domain::{
-    lease::{Delays, Lease, MaxHold, Mode},
+    lease::{Delays, Lease, MaxHold},
+    mode::Mode,
     outcome::{Contention, LockView},
 };
 use proptest::prelude::*;
