@@ -36,7 +36,7 @@ impl Semaphore {
 
     /// Gives a lease that is granted its permits: those it asked for, the limit in force and a slot.
     pub(super) fn grant(&mut self, count: u32) -> Permits {
-        // mutant: slot beside another permit
+        // mutant: slot of several permits
         let slot = (count == 1).then(|| self.slots.take());
         let permits = Permits { count, limit: self.limit, slot };
         self.add(&permits);

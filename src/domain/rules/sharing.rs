@@ -131,6 +131,7 @@ fn last_of(last: Option<LastLease>, lease: &Lease, end: LeaseEnd, at: StoreTime)
     let remembered = last.filter(|last| at < last.at.after(ENDED_MEMORY));
     let token = remembered.map_or(lease.token, |last| last.token.max(lease.token));
     // What a writer left unfinished, no reader has finished. The holder of a permit knows of nobody before it.
+    // mutant: permit hands on what it was told
     let handed_on = lease.previous_end.filter(|_| lease.terms.mode == Mode::Shared);
     // mutant: reader hides how the writer ended
     let end = handed_on.map_or(end, |before| before.worse(end));

@@ -19,6 +19,7 @@ mod limits;
 mod link;
 mod polled_keepalive;
 mod polled_session;
+mod semaphore;
 mod session;
 mod session_bursts;
 mod session_stalled;
