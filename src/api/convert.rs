@@ -8,7 +8,7 @@ use crate::{
         limits::{
             LOCK_DELAY_MAX, LOCK_NAME_BYTES_MAX, Limits, MIN_HOLD_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PERMITS_MAX,
         },
-        mode::{Mode, PermitLimit, Permits},
+        mode::{ConvertTo, Mode, PermitLimit, Permits},
         name::{Holder, LockName, Metadata, Reason},
         token::FencingToken,
     },
@@ -157,6 +157,31 @@ fn fingerprint(asks: &Asks<'_>, holder: &Holder, metadata: &Metadata, min_token:
         part(value.as_bytes());
     }
     xxh3_64(&text)
+}
+
+/// Checks a Convert.
+pub(super) fn conversion(
+    request: v1::ConvertRequest,
+) -> Result<(LockName, (LeaseId, FencingToken), ConvertTo), Status> {
+    let mut fields = Fields::default();
+    let to = match v1::LockMode::try_from(request.mode) {
+        Ok(v1::LockMode::Exclusive) => Some(ConvertTo::Exclusive),
+        Ok(v1::LockMode::Shared) => Some(ConvertTo::Shared),
+        Ok(v1::LockMode::Unspecified | v1::LockMode::Semaphore) | Err(_) => {
+            fields.refuse("mode", "must be EXCLUSIVE or SHARED");
+            None
+        }
+    };
+    let token = fields.token("fencing_token", request.fencing_token);
+    let lease_id = fields.uuid("lease_id", &request.lease_id);
+    let name = fields.take("lock_name", LockName::new(request.lock_name));
+    match (name, lease_id, token, to) {
+        (Some(name), Some(lease_id), Some(token), Some(to)) => {
+            fields.done()?;
+            Ok((name, (LeaseId(lease_id), token), to))
+        }
+        _ => Err(fields.into_status()),
+    }
 }
 
 /// Checks the name and the lease id that Release and Renew have in common.

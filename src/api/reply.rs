@@ -4,7 +4,7 @@ use crate::{
     config::duration::as_written,
     domain::{
         lease::{LeaseEnd, MaxHold},
-        mode::PermitLimit,
+        mode::{ConvertTo, PermitLimit},
         name::LockName,
         outcome::{
             ClassicHold, Contention, DelayView, Fate, Gone, HolderView, LockView, ReleaseOutcome, RenewOutcome,
@@ -13,7 +13,7 @@ use crate::{
         token::FencingToken,
     },
     locks::{
-        AcquireAnswer, WatchItem,
+        AcquireAnswer, ConvertAnswer, WatchItem,
         keepalive::{DetachReason, Group, ToClient},
         session::{self, Answer},
     },
@@ -104,6 +104,31 @@ pub(super) fn renew(outcome: RenewOutcome, held_for: Duration) -> v1::RenewRespo
     }
 }
 
+pub(super) fn convert(answer: ConvertAnswer, held_for: Duration) -> v1::ConvertResponse {
+    use v1::convert_response::Outcome;
+    match answer {
+        ConvertAnswer::Converted(lease) => v1::ConvertResponse {
+            outcome: Outcome::Converted.into(),
+            fencing_token: lease.token.get(),
+            ttl: Some(duration(lease.left)),
+            held_for: Some(duration(held_for)),
+            ..v1::ConvertResponse::default()
+        },
+        ConvertAnswer::Contended(contention) => v1::ConvertResponse {
+            outcome: Outcome::Contended.into(),
+            holder_count: holder_count(contention.current.as_ref(), contention.classic, contention.shared.as_deref()),
+            holders: holders(contention.current, contention.classic, contention.shared),
+            ..v1::ConvertResponse::default()
+        },
+        ConvertAnswer::Lost(gone) => v1::ConvertResponse {
+            outcome: Outcome::Lost.into(),
+            end: fate(gone.fate).into(),
+            successor_token: number(gone.successor),
+            ..v1::ConvertResponse::default()
+        },
+    }
+}
+
 pub(super) fn lock(name: LockName, view: LockView) -> v1::LockInfo {
     v1::LockInfo {
         lock_name: name.into_string(),
@@ -146,7 +171,12 @@ pub(super) fn watch(item: WatchItem) -> v1::WatchResponse {
         }
         WatchItem::Event(event) => {
             let expired_because = |max: MaxHold| format!("held for its max_hold of {}", as_written(max.span()));
+            let mut mode = v1::LockMode::Unspecified;
             let (kind, reason) = match event.kind {
+                EventKind::Converted(to) => {
+                    mode = if to == ConvertTo::Shared { v1::LockMode::Shared } else { v1::LockMode::Exclusive };
+                    (Kind::Changed, String::new())
+                }
                 EventKind::Granted => (Kind::Granted, String::new()),
                 EventKind::Released => (Kind::Released, String::new()),
                 EventKind::Expired => (Kind::Expired, event.max_hold.map(expired_because).unwrap_or_default()),
@@ -160,6 +190,7 @@ pub(super) fn watch(item: WatchItem) -> v1::WatchResponse {
                 fencing_token: event.token.get(),
                 reason,
                 missed: 0,
+                mode: mode.into(),
             }
         }
     }

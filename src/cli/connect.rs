@@ -143,7 +143,12 @@ impl FailedCall {
                 Failure::new(UNAVAILABLE, format!("no answer from {servers} ({message}{answer}): try again"))
             }
             (Code::InvalidArgument, _) => Failure::new(USAGE, invalid(message, &self.violations)),
+            // Other requests for the lock say something else.
+            (Code::FailedPrecondition, "PERMIT_LIMIT_MISMATCH" | "MODE_MISMATCH" | "NOT_CONVERTIBLE") => {
+                Failure::new(USAGE, invalid(message, &[]))
+            }
             (Code::ResourceExhausted, _) => Failure::new(NOT_ACQUIRED, exhausted(message, self.retry_delay)),
+            (Code::Aborted, "TOKEN_OUTDATED") => Failure::new(NO, message),
             (Code::Aborted, "REQUEST_ENDED") => Failure::new(NOT_ACQUIRED, ENDED),
             (Code::Aborted, "OVERTAKEN") => Failure::new(NOT_ACQUIRED, OVERTAKEN),
             (_, "DRAINING") => Failure::new(

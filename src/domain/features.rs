@@ -26,8 +26,11 @@ impl Features {
     pub const SHARED: Self = Self(1 << 2);
     /// [`Mode::Semaphore`], in messages and in what is kept.
     pub const SEMAPHORES: Self = Self(1 << 3);
+    /// [`Command::Convert`].
+    pub const CONVERT: Self = Self(1 << 4);
     /// All that this version understands.
-    pub const OWN: Self = Self::MAX_HOLD.with(Self::DELAYS).with(Self::SHARED).with(Self::SEMAPHORES);
+    pub const OWN: Self =
+        Self::MAX_HOLD.with(Self::DELAYS).with(Self::SHARED).with(Self::SEMAPHORES).with(Self::CONVERT);
 
     /// A set with these bits, of which this version may not know all.
     pub const fn of_bits(bits: u64) -> Self {
@@ -38,6 +41,8 @@ impl Features {
     pub fn of(command: &Command) -> Self {
         match command {
             Command::Acquire(Acquire { terms, .. }) => Self::of_terms(terms),
+            // mutant: Convert for an old server
+            Command::Convert { .. } => Self::CONVERT.with(Self::SHARED),
             _ => Self::NONE,
         }
     }
@@ -77,6 +82,9 @@ impl Features {
     /// What a caller asked for that needs them.
     pub const fn name(self) -> &'static str {
         let (max_hold, delays) = (Self::MAX_HOLD.are_among(self), Self::DELAYS.are_among(self));
+        if Self::CONVERT.are_among(self) {
+            return "Convert";
+        }
         // Only an exclusive lease has delays.
         match (max_hold, delays, Self::SHARED.are_among(self), Self::SEMAPHORES.are_among(self)) {
             (true, _, true, _) => "max_hold and mode SHARED",
@@ -97,7 +105,7 @@ mod tests {
 
     #[test]
     fn features_are_among_those_told_if_each_is() {
-        let next = Features::of_bits(0b11000);
+        let next = Features::of_bits(0b110000);
         assert!(Features::NONE.are_among(Features::NONE) && Features::NONE.is_none());
         assert!(!Features::MAX_HOLD.are_among(Features::NONE) && !Features::MAX_HOLD.are_among(next));
         assert!(Features::MAX_HOLD.are_among(Features::of_bits(0b111)), "a later version tells more");
@@ -105,6 +113,7 @@ mod tests {
         assert_eq!(Features::MAX_HOLD.with(Features::DELAYS).name(), "max_hold with min_hold or lock_delay");
         assert_eq!(Features::SHARED.name(), "mode SHARED");
         assert_eq!(Features::MAX_HOLD.with(Features::SHARED).name(), "max_hold and mode SHARED");
+        assert_eq!(Features::CONVERT.with(Features::SHARED).name(), "Convert");
         assert_eq!(Features::MAX_HOLD.with(Features::SEMAPHORES).name(), "max_hold and mode SEMAPHORE");
     }
 }

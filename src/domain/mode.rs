@@ -29,6 +29,28 @@ impl Mode {
     }
 }
 
+/// What a lease can be converted to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum ConvertTo {
+    /// Its holder holds the lock alone from then on.
+    #[n(0)]
+    Exclusive,
+    /// Others may share the lock from then on.
+    #[n(1)]
+    Shared,
+}
+
+impl ConvertTo {
+    /// The mode that the lease has then.
+    pub const fn mode(self) -> Mode {
+        match self {
+            Self::Exclusive => Mode::Exclusive,
+            Self::Shared => Mode::Shared,
+        }
+    }
+}
+
 /// The permits that a request asks for, or that a lease has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct Permits {

@@ -234,6 +234,33 @@ pub enum ReleaseOutcome {
     Gone(#[n(0)] Gone),
 }
 
+/// The outcome of Convert.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
+pub enum ConvertOutcome {
+    /// The lease has the mode that was asked for. It ends when it would have, and an exclusive one has a new token.
+    #[n(0)]
+    Converted(#[n(0)] Renewed),
+    /// Others share the lock, or are offered it, so nobody can have it alone. Nothing was changed.
+    #[n(1)]
+    Contended(#[n(0)] Box<Contention>),
+    /// The lease has ended.
+    #[n(2)]
+    Lost(#[n(0)] Gone),
+    /// The lease has another token, because it was converted since. Nothing was changed.
+    #[n(3)]
+    TokenOutdated,
+    /// The lease is of a semaphore, or leaves a delay. Nothing was changed.
+    #[n(4)]
+    NotConvertible,
+    /// No token is left. Nothing was changed.
+    #[n(5)]
+    TokensExhausted,
+    /// The lock is shared with classic clients, which would not see readers. Nothing was changed.
+    #[n(6)]
+    BesideClassic,
+}
+
 /// The outcome of Renew and Attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat)]

@@ -308,6 +308,7 @@ impl Driver {
                     Kind::Expired => "expired",
                     Kind::Revoked => "revoked",
                     Kind::Missed => "missed",
+                    Kind::Changed => "changed",
                     Kind::Unspecified | Kind::Started => continue,
                 };
                 let (name, token) = (&event.lock_name, event.fencing_token);

@@ -72,10 +72,10 @@ impl Acquire {
     }
 
     /// Asks for a permit of a semaphore, of which all holders together use no more than `limit` (1 to 1,000,000);
-    /// [`permits`](Self::permits) asks for more than one. The holder of one permit has a
-    /// [`slot`](crate::Held::slot) that nobody else has. Nobody else holds the lock beside them, and requests are served
-    /// in the order in which they came. Not with [`min_hold`](Self::min_hold) and [`lock_delay`](Self::lock_delay). All
-    /// servers have to know it, as with [`max_hold`](Self::max_hold).
+    /// [`permits`](Self::permits) asks for more than one. The holder of one permit has a [`slot`](crate::Held::slot)
+    /// that nobody else has. Nobody else holds the lock beside them, and requests are served in the order in which they
+    /// came. Not with [`min_hold`](Self::min_hold) and [`lock_delay`](Self::lock_delay). All servers have to know it,
+    /// as with [`max_hold`](Self::max_hold).
     ///
     /// Each request names the limit. To change it, give the new one a higher
     /// [`permit_limit_version`](Self::permit_limit_version): requests that disagree within one version are

@@ -135,7 +135,7 @@ pub const LOST_UNKNOWN: &str = "the server does not know the lease";
 /// Why a lock is lost: somebody else who knows the lease id released it.
 pub const LOST_RELEASED: &str = "the lease was released elsewhere";
 /// The reasons of errors, and their gRPC codes.
-pub const REASONS: [(&str, &str); 20] = [
+pub const REASONS: [(&str, &str); 24] = [
     ("INVALID_FIELD", "INVALID_ARGUMENT"),
     ("OVERTAKEN", "ABORTED"),
     ("REQUEST_ENDED", "ABORTED"),
@@ -154,6 +154,10 @@ pub const REASONS: [(&str, &str); 20] = [
     ("DEADLINE_OVER", "DEADLINE_EXCEEDED"),
     ("NOT_ALL_SERVERS", "FAILED_PRECONDITION"),
     ("BESIDE_CLASSIC", "FAILED_PRECONDITION"),
+    ("TOKEN_OUTDATED", "ABORTED"),
+    ("NOT_CONVERTIBLE", "FAILED_PRECONDITION"),
+    ("MODE_MISMATCH", "FAILED_PRECONDITION"),
+    ("PERMIT_LIMIT_MISMATCH", "FAILED_PRECONDITION"),
     ("TOKENS_EXHAUSTED", "FAILED_PRECONDITION"),
     ("STORE_CORRUPT", "DATA_LOSS"),
 ];

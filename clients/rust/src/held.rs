@@ -23,9 +23,9 @@ impl Held {
 
     /// The fencing token: higher than that of every earlier grant of the lock. Send it with every write to the store
     /// that the lock protects, and have the store refuse lower tokens. The token, not the lease, stops a holder that
-    /// was paused.
+    /// was paused. [`try_upgrade`](crate::Lock::try_upgrade) changes it, nothing else.
     pub fn token(&self) -> u64 {
-        self.state.token
+        self.state.token()
     }
 
     /// The public id of the grant. Store it with the token.

@@ -88,7 +88,7 @@ impl Lock {
             lock_name: state.name.clone(),
             lease_id: state.lease_id.clone(),
             grant_id: state.grant_id.clone(),
-            token: state.token,
+            token: state.token(),
             ttl: left,
             slot: state.slot,
         }

@@ -134,15 +134,15 @@ impl Turn<'_> {
         }
     }
 
-    /// Offers a free lock to the next waiter; if that would be beside others, to those behind it as well, up to the first
-    /// for which there is no room. Every command that frees the lock does this in the same turn, and so does any other command on the
-    /// lock: a hand-off does not depend on a wake-up.
+    /// Offers a free lock to the next waiter; if that would be beside others, to those behind it as well, up to the
+    /// first for which there is no room. Every command that frees the lock does this in the same turn, and so does any
+    /// other command on the lock: a hand-off does not depend on a wake-up.
     pub(super) fn promote(&mut self) {
         if self.lock.lease.is_some() || self.lock.offer.is_some() || self.classic.is_some() {
             return;
         }
-        // Each round but the last makes an offer to a request that would be beside others, and these are bounded; or skips
-        // a waiter.
+        // Each round but the last makes an offer to a request that would be beside others, and these are bounded; or
+        // skips a waiter.
         loop {
             let Some(queue) = &self.lock.queue else { return };
             // mutant: promotion ignores silence

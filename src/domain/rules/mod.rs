@@ -7,6 +7,7 @@
 
 mod acquire;
 mod apply_time;
+mod convert;
 mod delay;
 mod holding;
 mod kept;
@@ -134,6 +135,7 @@ impl Turn<'_> {
                 self.disconnect(lease_id, attachment);
                 Outcome::Done
             }
+            Command::Convert { lease_id, token, to } => self.convert(lease_id, token, to).into(),
             Command::ForceRelease { expected, .. } => self.force_release(expected).into(),
             Command::View { token } => {
                 Box::new(LockView { classic: self.classic, ..self.lock.view(self.now, token) }).into()

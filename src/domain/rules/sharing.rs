@@ -208,15 +208,21 @@ impl Turn<'_> {
         self.lock.shares.as_mut()?.change(token, change)
     }
 
+    /// Takes out a shared lease.
+    pub(super) fn take_share(&mut self, token: FencingToken) -> Option<Lease> {
+        let lease = self.lock.shares.as_mut()?.remove(token)?;
+        self.lock.share_changed(token, lease.grant_id);
+        self.give_up_empty_shares();
+        Some(lease)
+    }
+
     /// Ends a shared lease. The caller promotes.
     pub(super) fn end_share(&mut self, token: FencingToken, end: LeaseEnd, at: StoreTime) {
-        let Some(lease) = self.lock.shares.as_mut().and_then(|shares| shares.remove(token)) else { return };
-        self.lock.share_changed(token, lease.grant_id);
+        let Some(lease) = self.take_share(token) else { return };
         let last = last_of(self.lock.last, &lease, end, at);
         self.lock.ended.push(ended(&lease, end, &last));
         self.lock.last = Some(last);
         self.effects.push(Effect::Ended { lease, end });
-        self.give_up_empty_shares();
     }
 
     /// Ends shared leases whose time is over, and their offers.

@@ -95,7 +95,7 @@ fn the_rates_in_the_readme_are_results_of_the_benchmarks() {
 fn count(number: usize) -> String {
     match number {
         0..1000 => number.to_string(),
-        _ => format!("{},{:03}", number / 1000, number % 1000),
+        _ => format!("{},{:03}", count(number / 1000), number % 1000),
     }
 }
 

@@ -92,7 +92,7 @@ impl History {
                     self.delay = delayed;
                 }
             }
-            Outcome::Renew(_) | Outcome::View(_) | Outcome::Done => {}
+            Outcome::Renew(_) | Outcome::View(_) | Outcome::Convert(_) | Outcome::Done => {}
         }
         let granted: Vec<_> = granted(actual).collect();
         let answered = match actual.answer {

@@ -162,6 +162,7 @@ impl OracleEffect {
         match effect {
             Effect::LookAgain { request, attempt, .. } => Self::LookAgain(request_number(*request), *attempt),
             Effect::Granted(token) => Self::Granted(*token),
+            Effect::Converted(_) => unreachable!("the searches convert no lease"),
             Effect::Ended { lease, end } => Self::Ended(lease_number(lease.lease_id), end_number(*end)),
             Effect::Detached { lease_id, attachment, .. } => {
                 Self::Detached(lease_number(*lease_id), attachment_number(*attachment))

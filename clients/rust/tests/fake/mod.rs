@@ -342,6 +342,10 @@ impl v1::lock_service_server::LockService for Fake {
         Ok(Response::new(v1::RenewResponse { outcome, ttl: wire(TTL), ..Default::default() }))
     }
 
+    async fn convert(&self, _: Request<v1::ConvertRequest>) -> Result<Response<v1::ConvertResponse>, Status> {
+        Err(Status::unimplemented("convert"))
+    }
+
     type KeepAliveStream = ReceiverStream<Result<v1::KeepAliveResponse, Status>>;
 
     async fn keep_alive(

@@ -1,5 +1,5 @@
-//! C3: no two leases are valid at once by their holders' clocks, unless both are shared, or are of a semaphore. Those of
-//! a semaphore have no more permits together than its limit, and no slot twice.
+//! C3: no two leases are valid at once by their holders' clocks, unless both are shared, or are of a semaphore. Those
+//! of a semaphore have no more permits together than its limit, and no slot twice.
 //!
 //! A holder may work from the answer with its grant until its validity, as extended by renewals, ends, or it sends a
 //! Release, or it learns of the loss. A grant that arrived too late to be used does not count. Overlaps that a fault

@@ -1,6 +1,7 @@
 //! Unit tests of the rules, by subject.
 
 mod classic;
+mod convert;
 mod delays;
 mod dropped;
 mod edges;

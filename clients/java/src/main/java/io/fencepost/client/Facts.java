@@ -243,6 +243,10 @@ public final class Facts {
             Map.entry("DEADLINE_OVER", "DEADLINE_EXCEEDED"),
             Map.entry("NOT_ALL_SERVERS", "FAILED_PRECONDITION"),
             Map.entry("BESIDE_CLASSIC", "FAILED_PRECONDITION"),
+            Map.entry("TOKEN_OUTDATED", "ABORTED"),
+            Map.entry("NOT_CONVERTIBLE", "FAILED_PRECONDITION"),
+            Map.entry("MODE_MISMATCH", "FAILED_PRECONDITION"),
+            Map.entry("PERMIT_LIMIT_MISMATCH", "FAILED_PRECONDITION"),
             Map.entry("TOKENS_EXHAUSTED", "FAILED_PRECONDITION"),
             Map.entry("STORE_CORRUPT", "DATA_LOSS"));
 
