@@ -2,7 +2,7 @@
 
 use super::{
     args::{ServerArgs, in_environment},
-    exit::{COMMAND_LINE, Failure, NOT_ACQUIRED, UNAVAILABLE, USAGE},
+    exit::{COMMAND_LINE, Failure, NO, NOT_ACQUIRED, UNAVAILABLE, USAGE},
     text,
 };
 use crate::config::misspelt;
