@@ -5,16 +5,43 @@
 mod rules;
 
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
-use rules::{SECOND, Step, World};
+use rules::{SECOND, Step, World, semaphore};
+use std::borrow::Cow;
 
 /// All kinds of requests: with and without a bound on the time of their lease, with delays, and readers.
 const MIXED: &[u8] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 /// Readers, and few that are not.
 const READERS: &[u8] = &[0, 2, 3, 4, 5, 9, 10, 14];
 
+/// Requests for permits of all limits of up to 4, in three versions; and others.
+fn requests_for_permits() -> impl Strategy<Value = Vec<u8>> {
+    let any = (1..=4_u32, 0..3_u8, 0..2_u8).prop_flat_map(|(permits, version, copy)| {
+        (1..=permits).prop_map(move |count| semaphore(count, permits, version, copy))
+    });
+    request_sets(any.boxed())
+}
+
+/// The same, with one limit of each version, so that few of them are refused.
+fn requests_that_agree() -> impl Strategy<Value = Vec<u8>> {
+    let agreeing = prop::sample::subsequence(vec![1_u32, 2, 3, 4], 3).prop_shuffle();
+    agreeing.prop_flat_map(|limits| {
+        let any = (0..3_u8, 0..3_u8).prop_flat_map(move |(version, copy)| {
+            let permits = limits[usize::from(version)];
+            (1..=permits).prop_map(move |count| semaphore(count, permits, version, copy))
+        });
+        request_sets(any.boxed())
+    })
+}
+
+/// Some requests for permits, and none to six of other kinds.
+fn request_sets(for_permits: BoxedStrategy<u8>) -> impl Strategy<Value = Vec<u8>> {
+    let others = prop_oneof![Just(vec![]), prop::collection::vec(prop::sample::select(MIXED), 1..=6)];
+    (prop::collection::vec(for_permits, 3..10), others).prop_map(|(some, others)| [some, others].concat())
+}
+
 /// A command of one of these requests. Its lease, if it has one, is an age: 0 is the newest lease granted.
-fn step(requests: &'static [u8]) -> impl Strategy<Value = Step> {
-    let call = (prop::sample::select(requests), 1..4_u32);
+fn step(requests: impl Into<Cow<'static, [u8]>>) -> impl Strategy<Value = Step> {
+    let call = (prop::sample::select(requests.into()), 1..4_u32);
     let copy = || prop_oneof![3 => Just(0), 1 => 1..3_u8];
     let lease = prop_oneof![4 => Just(0), 1 => 0..4_u32];
     let attachment = 1..4_u32;
@@ -24,6 +51,7 @@ fn step(requests: &'static [u8]) -> impl Strategy<Value = Step> {
         12 => (call.clone(), copy(), prop::bool::weighted(0.8))
             .prop_map(|((request, attempt), copy, wait)| Step::Acquire { request, attempt, copy, wait, lease: 0 }),
         1 => call.clone().prop_map(|(request, attempt)| Step::AcquireOther { request, attempt }),
+        1 => call.clone().prop_map(|(request, attempt)| Step::Keep { request, attempt }),
         10 => (call.clone(), copy())
             .prop_map(|((request, attempt), copy)| Step::Claim { request, attempt, copy, lease: 0 }),
         2 => (call.clone(), copy()).prop_map(|((request, attempt), copy)| Step::GiveUp { request, attempt, copy }),
@@ -91,6 +119,21 @@ proptest! {
     fn rules_match_the_oracle_for_random_commands_of_readers(
         steps in prop::collection::vec(step(READERS), 1..600),
         waiters_max in 1..READERS.len(),
+    ) {
+        run(steps, waiters_max);
+    }
+    #[test]
+    fn rules_match_the_oracle_for_random_commands_of_a_semaphore(
+        steps in requests_that_agree().prop_flat_map(|requests| prop::collection::vec(step(requests), 1..600)),
+        waiters_max in 1..10_usize,
+    ) {
+        run(steps, waiters_max);
+    }
+
+    #[test]
+    fn rules_match_the_oracle_for_random_commands_with_any_permits(
+        steps in requests_for_permits().prop_flat_map(|requests| prop::collection::vec(step(requests), 1..600)),
+        waiters_max in 1..10_usize,
     ) {
         run(steps, waiters_max);
     }
