@@ -251,7 +251,7 @@ fn rules_match_the_oracle_for_a_semaphore_and_its_limits() {
         Step::Pass(2 * SECOND),
     ];
     let alphabet = of_calls.chain(rest).collect();
-    Model { name: "a semaphore and its limits", start: vec![], alphabet, waiters_max: 3, depth: 6 }.explore();
+    Model { name: "a semaphore and its limits", start: vec![], alphabet, waiters_max: 3, depth: 5 }.explore();
 }
 
 /// All of 3 permits are held, and others wait for 1, 2, 3 and 1 of them.
@@ -272,7 +272,7 @@ fn rules_match_the_oracle_for_a_queue_for_permits() {
         Step::Pass(SECOND),
     ];
     let alphabet = of_calls.chain(rest).collect();
-    Model { name: "a queue for permits", start, alphabet, waiters_max: 5, depth: 6 }.explore();
+    Model { name: "a queue for permits", start, alphabet, waiters_max: 5, depth: 5 }.explore();
 }
 
 #[test]

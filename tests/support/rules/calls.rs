@@ -90,7 +90,8 @@ impl Oracle {
             }
             return self.time_out(request, now, effects);
         }
-        if let Err(refusal) = self.admit(request, attempt, now, effects) {
+        if let Err(refusal) = self.agree(request, now, effects) {
+            self.remember_refused(request, attempt, now);
             return refusal;
         }
         // Nobody passes a waiter that can be served, or will be: not even a reader that would fit beside the holders.
@@ -121,7 +122,8 @@ impl Oracle {
         if is_late || self.knows(request, now) {
             return AcquireOutcome::Overtaken;
         }
-        if let Err(refusal) = self.admit(request, attempt, now, effects) {
+        // The call was dropped, so no older one is on its way: a refusal is not remembered.
+        if let Err(refusal) = self.agree(request, now, effects) {
             return refusal;
         }
         if self.queue.len() >= actual.waiters_max {

@@ -221,6 +221,9 @@ impl Oracle {
             if state != State::Live || self.is_offered(request) {
                 continue;
             }
+            if self.is_held_or_offered_alone() {
+                return;
+            }
             if self.asks_too_much(request) {
                 self.skip(index, effects);
                 continue;
@@ -231,6 +234,12 @@ impl Oracle {
             self.offers.push((request, now.after(CLAIM)));
             effects.push(OracleEffect::LookAgain(request, attempt));
         }
+    }
+
+    /// Whether one exclusive request has the lock, or is offered it. Nobody else is told anything until that ends.
+    fn is_held_or_offered_alone(&self) -> bool {
+        let mut involved = self.held.iter().map(|held| held.request).chain(self.offers.iter().map(|(it, _)| *it));
+        involved.any(|request| kind(request) == Kind::Exclusive)
     }
 
     pub(super) fn is_offered(&self, request: u8) -> bool {

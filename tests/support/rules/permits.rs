@@ -34,18 +34,6 @@ impl Granted {
 }
 
 impl Oracle {
-    /// Refuses a new request that does not go with those that have the lock, are offered it or wait for it. Otherwise
-    /// brings the limit that it names in force, if that is newer.
-    pub(super) fn admit(
-        &mut self,
-        request: u8,
-        attempt: u32,
-        now: StoreTime,
-        effects: &mut Vec<OracleEffect>,
-    ) -> Result<(), AcquireOutcome> {
-        self.agree(request, now, effects).inspect_err(|_| self.remember_refused(request, attempt, now))
-    }
-
     /// The refusal of a later attempt is remembered: earlier ones are too late then.
     pub(super) fn remember_refused(&mut self, request: u8, attempt: u32, now: StoreTime) {
         if attempt > 1 {
@@ -53,7 +41,14 @@ impl Oracle {
         }
     }
 
-    fn agree(&mut self, request: u8, now: StoreTime, effects: &mut Vec<OracleEffect>) -> Result<(), AcquireOutcome> {
+    /// Refuses a new request that does not go with those that have the lock, are offered it or wait for it. Otherwise
+    /// brings the limit that it names in force, if that is newer.
+    pub(super) fn agree(
+        &mut self,
+        request: u8,
+        now: StoreTime,
+        effects: &mut Vec<OracleEffect>,
+    ) -> Result<(), AcquireOutcome> {
         self.forget_limit();
         let kind_of = kind(request);
         let is_mismatch = self.involved().any(|other| match (kind_of, kind(other)) {
