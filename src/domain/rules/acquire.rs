@@ -37,7 +37,7 @@ impl Turn<'_> {
 
     /// The request has ended, so no transmission revives it. Nor does an attempt older than one that was refused:
     /// nobody listens to it any more.
-    fn acquire_ended(&self, call: Call, terms: &Terms) -> Option<AcquireOutcome> {
+    pub(super) fn acquire_ended(&self, call: Call, terms: &Terms) -> Option<AcquireOutcome> {
         let past = self.lock.past(call.request, self.now)?;
         match past.end {
             // mutant: refused try comes later

@@ -104,7 +104,7 @@ impl Semaphore {
 
 impl Lock {
     /// The limit of the semaphore in force; `None` if it is neither held nor waited for.
-    pub(super) fn permit_limit(&self) -> Option<PermitLimit> {
+    pub fn permit_limit(&self) -> Option<PermitLimit> {
         let held = self.semaphore().map(|semaphore| semaphore.limit);
         let queued = self.queue.as_ref().and_then(|queue| queue.permit_limit());
         held.or(queued)

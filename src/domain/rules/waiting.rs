@@ -169,15 +169,16 @@ impl Turn<'_> {
         self.apply_time();
         let request = call.request;
         let is_queued = self.lock.queue.as_ref().is_some_and(|queue| queue.get(request).is_some());
+        let is_known = self.look_up(request, call.attempt).or_else(|| self.acquire_ended(call, &terms)).is_some();
         // mutant: kept place revives an ended request
-        if is_queued || self.look_up(request, call.attempt).is_some() || self.has_tombstone(call) {
+        if is_queued || is_known || self.has_tombstone(call) {
             return AcquireOutcome::Overtaken;
-        }
-        if self.lock.waiters(self.now) >= self.waiters_max {
-            return AcquireOutcome::QueueFull;
         }
         if let Some(refused) = self.agree(&terms.mode) {
             return refused;
+        }
+        if self.lock.waiters(self.now) >= self.waiters_max {
+            return AcquireOutcome::QueueFull;
         }
         self.queue(call, terms);
         if let Some(queue) = &mut self.lock.queue {
