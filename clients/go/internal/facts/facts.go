@@ -60,6 +60,9 @@ const RequestBytesMax = 65536
 // TokenMax: The highest fencing token: 2^53 - 1, so that a double holds each token exactly.
 const TokenMax = 9007199254740991
 
+// PermitsMax: The highest limit of a semaphore. The lowest is 1.
+const PermitsMax = 1000000
+
 // PageSizeMax: The maximum number of locks on one page of a listing.
 const PageSizeMax = 1000
 
@@ -201,26 +204,28 @@ const LostReleased = "the lease was released elsewhere"
 
 // Reasons: the reasons of errors, and their gRPC codes.
 var Reasons = map[string]string{
-	"INVALID_FIELD":     "INVALID_ARGUMENT",
-	"OVERTAKEN":         "ABORTED",
-	"REQUEST_ENDED":     "ABORTED",
-	"QUEUE_FULL":        "RESOURCE_EXHAUSTED",
-	"SERVER_FULL":       "RESOURCE_EXHAUSTED",
-	"SESSION_FULL":      "RESOURCE_EXHAUSTED",
-	"WATCHERS_FULL":     "RESOURCE_EXHAUSTED",
-	"OUTCOME_UNKNOWN":   "UNAVAILABLE",
-	"STORE_UNAVAILABLE": "UNAVAILABLE",
-	"STORE_OVERLOADED":  "UNAVAILABLE",
-	"TOO_LATE":          "UNAVAILABLE",
-	"PLACE_LOST":        "UNAVAILABLE",
-	"ATTEMPT_SHARED":    "UNAVAILABLE",
-	"REQUEST_TOO_SLOW":  "UNAVAILABLE",
-	"DRAINING":          "UNAVAILABLE",
-	"DEADLINE_OVER":     "DEADLINE_EXCEEDED",
-	"NOT_ALL_SERVERS":   "FAILED_PRECONDITION",
-	"BESIDE_CLASSIC":    "FAILED_PRECONDITION",
-	"TOKENS_EXHAUSTED":  "FAILED_PRECONDITION",
-	"STORE_CORRUPT":     "DATA_LOSS",
+	"INVALID_FIELD":         "INVALID_ARGUMENT",
+	"OVERTAKEN":             "ABORTED",
+	"REQUEST_ENDED":         "ABORTED",
+	"QUEUE_FULL":            "RESOURCE_EXHAUSTED",
+	"SERVER_FULL":           "RESOURCE_EXHAUSTED",
+	"SESSION_FULL":          "RESOURCE_EXHAUSTED",
+	"WATCHERS_FULL":         "RESOURCE_EXHAUSTED",
+	"OUTCOME_UNKNOWN":       "UNAVAILABLE",
+	"STORE_UNAVAILABLE":     "UNAVAILABLE",
+	"STORE_OVERLOADED":      "UNAVAILABLE",
+	"TOO_LATE":              "UNAVAILABLE",
+	"PLACE_LOST":            "UNAVAILABLE",
+	"ATTEMPT_SHARED":        "UNAVAILABLE",
+	"REQUEST_TOO_SLOW":      "UNAVAILABLE",
+	"DRAINING":              "UNAVAILABLE",
+	"DEADLINE_OVER":         "DEADLINE_EXCEEDED",
+	"NOT_ALL_SERVERS":       "FAILED_PRECONDITION",
+	"BESIDE_CLASSIC":        "FAILED_PRECONDITION",
+	"MODE_MISMATCH":         "FAILED_PRECONDITION",
+	"PERMIT_LIMIT_MISMATCH": "FAILED_PRECONDITION",
+	"TOKENS_EXHAUSTED":      "FAILED_PRECONDITION",
+	"STORE_CORRUPT":         "DATA_LOSS",
 }
 
 // GuardPostgresCreate: Creates the table of fences. For PostgreSQL.
