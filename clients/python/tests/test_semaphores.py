@@ -68,7 +68,7 @@ def test_a_changed_limit_needs_a_higher_version(client: Client, other: Client, n
         # The new limit has room for the waiter and for the request that names it.
         with client.lock(name, semaphore=3, permit_limit_version=1, wait=PATIENCE) as third:
             with waiting.result(PATIENCE) as second:
-                assert (second.slot, third.slot) == (2, 3)
+                assert {second.slot, third.slot} == {2, 3}
         with pytest.raises(Refused, match="limit 3 of version 1 is in force"):
             other.acquire(name, semaphore=4, permits=4, permit_limit_version=0)
 

@@ -47,7 +47,13 @@
 //                                           upgrade them, or leave it out.
 //   FAILED_PRECONDITION  BESIDE_CLASSIC     Nothing was done: clients that use Redis directly share the lock (a server
 //                                           with --classic-prefix), and see neither min_hold and lock_delay nor SHARED
-//                                           holders. Leave them out.
+//                                           or SEMAPHORE holders. Leave them out.
+//   FAILED_PRECONDITION  MODE_MISMATCH      The request is neither granted nor queued: it is SHARED, and the lock is in
+//                                           use as a SEMAPHORE, or the reverse. Use another name for one of the two.
+//   FAILED_PRECONDITION  PERMIT_LIMIT_MISMATCH  The request is neither granted nor queued: the limit in force has its
+//                                           permit_limit_version and another permit_limit, or fewer permits than it asks
+//                                           for. The metadata has it as permit_limit and permit_limit_version. Give a
+//                                           changed limit a higher version.
 //   FAILED_PRECONDITION  TOKENS_EXHAUSTED   No token is left for the lock: a clock or a min_token was centuries ahead.
 //                                           Tell an operator.
 //   DATA_LOSS            STORE_CORRUPT      Redis contains data that this server did not write, or that another version
