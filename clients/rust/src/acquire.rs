@@ -73,9 +73,9 @@ impl Acquire {
 
     /// Asks for a permit of a semaphore, of which all holders together use no more than `limit` (1 to 1,000,000);
     /// [`permits`](Self::permits) asks for more than one. The holder of one permit has a
-    /// [`slot`](crate::Held::slot) that nobody else has. Nobody else holds the lock beside them, and requests are served
-    /// in the order in which they came. Not with [`min_hold`](Self::min_hold) and [`lock_delay`](Self::lock_delay). All
-    /// servers have to know it, as with [`max_hold`](Self::max_hold).
+    /// [`slot`](crate::Held::slot) that nobody else has. Nobody else holds the lock beside them, and requests are
+    /// served in the order in which they came. Not with [`min_hold`](Self::min_hold) and
+    /// [`lock_delay`](Self::lock_delay). All servers have to know it, as with [`max_hold`](Self::max_hold).
     ///
     /// Each request names the limit. To change it, give the new one a higher
     /// [`permit_limit_version`](Self::permit_limit_version): requests that disagree within one version are
@@ -225,6 +225,8 @@ impl Acquire {
         self.request.wait_timeout = wire(wait);
         let (shared, name) = (self.client.shared, self.request.lock_name.clone());
         let leaves_delay = self.request.lock_delay.is_some();
+        let is_semaphore = self.request.mode() == v1::LockMode::Semaphore;
+        let permits = if is_semaphore { self.request.permits.max(1) } else { 0 };
         let route = Route::Session { keeper: shared.keeper.clone(), position: self.position };
         let mut acquired = Attempts::new(shared.core.clone(), route, self.request, true).run().await?;
         // No await from here on: the lease is either owned by a lock or being released.
@@ -241,6 +243,7 @@ impl Acquire {
         let lease = lease.ok_or(AcquireError::Answer)?;
         let mut lock = Lock::start(shared, lease, LeaseEnd::of(answer.previous_end()));
         lock.set_leaves_delay(leaves_delay);
+        lock.set_permits(permits);
         Ok(lock)
     }
 }

@@ -1,7 +1,8 @@
 /** Semaphores: `semaphore`, `permits` and `permitLimitVersion`. */
 import assert from "node:assert/strict";
 import test from "node:test";
-import { type AcquireOptions, type Client, Contended, type Lock, type LockHolder, Refused, TimedOut } from "../src/index.js";
+import { type AcquireOptions, type Client, Contended, Refused, TimedOut } from "../src/index.js";
+import type { Lock, LockHolder } from "../src/index.js";
 import { LockMode } from "../src/gen/fencepost/v1/lock_pb.js";
 import { connect, hold, PATIENCE_MS, start, until } from "./support/index.js";
 import { granted, scripted } from "./support/scripted.js";
@@ -105,7 +106,8 @@ void test("what is sent of a semaphore", async (t) => {
   const client = connect(t, server);
   const two = await client.lock("a", { semaphore: 5, permits: 2, permitLimitVersion: 2n ** 64n - 1n });
   assert.deepEqual(has(two), [2, undefined]);
-  for (const options of [{ semaphore: 5 }, { semaphore: 5, permitLimitVersion: 7 }, {}]) await client.lock("a", options);
+  const others: AcquireOptions[] = [{ semaphore: 5 }, { semaphore: 5, permitLimitVersion: 7 }, {}];
+  for (const options of others) await client.lock("a", options);
   assert.deepEqual(sent, [
     [LockMode.SEMAPHORE, 5, 2, 2n ** 64n - 1n],
     [LockMode.SEMAPHORE, 5, 1, 0n],

@@ -22,7 +22,8 @@ export interface IoRedis {
 export interface Write {
   /**
    * The key of the fence: a hash with the highest token. In a cluster, its hash tag has to be that of the data, for
-   * example `{orders/42}:fence`. All writers of the lock use the same key. For one permit of a semaphore, `#SLOT` is appended.
+   * example `{orders/42}:fence`. All writers of the lock use the same key. For one permit of a semaphore, `#SLOT` is
+   * appended.
    */
   readonly fence: string;
   /** The script in Lua. Its keys begin at `KEYS[2]`, its arguments at `ARGV[3]`. */
