@@ -32,8 +32,8 @@ const shortTerm = facts.ReconnectMaxMS * time.Millisecond
 //     [*UnavailableError] that says that the servers are no Fencepost servers or not to be trusted.
 //
 // The options are those of [Client.Acquire], except for [WithWait], [WithRequestID], [WithShared] and [WithSemaphore];
-// [WithMaxHold] is the longest term. A release is as that of [Client.Do]: if it reveals that the lock had been lost, the
-// error matches [ErrLost].
+// [WithMaxHold] is the longest term. A release is as that of [Client.Do]: if it reveals that the lock had been lost,
+// the error matches [ErrLost].
 func (c *Client) Lead(
 	ctx context.Context, name string, body func(ctx context.Context, lock *Lock) error, options ...AcquireOption,
 ) error {

@@ -191,21 +191,9 @@ class Client:
         label = self._options.holder if holder is None else holder
         convert.callback(on_lost, "on_lost")
         convert.callback(on_at_risk, "on_at_risk")
+        bounds, version = (max_hold, min_hold, lock_delay), permit_limit_version
         request = requests.acquire(
-            name,
-            ttl,
-            wait,
-            label,
-            metadata,
-            request_id,
-            min_token,
-            max_hold,
-            min_hold,
-            lock_delay,
-            shared,
-            semaphore,
-            permits,
-            permit_limit_version,
+            name, ttl, wait, label, metadata, request_id, min_token, *bounds, shared, semaphore, permits, version
         )
         return self._acquire(request, on_lost, on_at_risk)
 
