@@ -5,8 +5,8 @@ import io.fencepost.client.FencedLock;
 import java.nio.charset.StandardCharsets;
 
 /**
- * The fence of a lock, under which a store keeps the newest token. The holders of a semaphore work side by side, so only
- * the tokens of one slot are in an order: each slot has a fence of its own, and several permits have none.
+ * The fence of a lock, under which a store keeps the newest token. The holders of a semaphore work side by side, so
+ * only the tokens of one slot are in an order: each slot has a fence of its own, and several permits have none.
  */
 public final class Fence {
   private Fence() {}
