@@ -225,6 +225,8 @@ impl Acquire {
         self.request.wait_timeout = wire(wait);
         let (shared, name) = (self.client.shared, self.request.lock_name.clone());
         let leaves_delay = self.request.lock_delay.is_some();
+        let is_semaphore = self.request.mode() == v1::LockMode::Semaphore;
+        let permits = if is_semaphore { self.request.permits.max(1) } else { 0 };
         let route = Route::Session { keeper: shared.keeper.clone(), position: self.position };
         let mut acquired = Attempts::new(shared.core.clone(), route, self.request, true).run().await?;
         // No await from here on: the lease is either owned by a lock or being released.
@@ -241,6 +243,7 @@ impl Acquire {
         let lease = lease.ok_or(AcquireError::Answer)?;
         let mut lock = Lock::start(shared, lease, LeaseEnd::of(answer.previous_end()));
         lock.set_leaves_delay(leaves_delay);
+        lock.set_permits(permits);
         Ok(lock)
     }
 }

@@ -40,6 +40,8 @@ pub const METADATA_BYTES_MAX: usize = 4096;
 pub const REQUEST_BYTES_MAX: usize = 65_536;
 /// The highest fencing token: 2^53 - 1, so that a double holds each token exactly.
 pub const TOKEN_MAX: u64 = 9_007_199_254_740_991;
+/// The highest limit of a semaphore. The lowest is 1.
+pub const PERMITS_MAX: u32 = 1_000_000;
 /// The maximum number of locks on one page of a listing.
 pub const PAGE_SIZE_MAX: u32 = 1000;
 /// The part of the TTL that a holder keeps back because clocks run at different rates: 1 %.

@@ -13,6 +13,7 @@ use std::time::Duration;
 pub struct Held {
     pub(crate) state: Arc<LeaseState>,
     pub(crate) core: Arc<Core>,
+    pub(crate) permits: u32,
 }
 
 impl Held {
@@ -31,6 +32,11 @@ impl Held {
     /// The public id of the grant. Store it with the token.
     pub fn grant_id(&self) -> &str {
         &self.state.grant_id
+    }
+
+    /// How many permits of a [`semaphore`](crate::Acquire::semaphore) it has; 0 if the lock is held as none.
+    pub fn permits(&self) -> u32 {
+        self.permits
     }
 
     /// Its slot, if it has one permit of a [`semaphore`](crate::Acquire::semaphore): a number that no other holder has,

@@ -163,6 +163,9 @@ pub struct Lease {
     pub token: u64,
     /// The time left.
     pub ttl: Duration,
+    /// How many permits of a [`semaphore`](crate::Acquire::semaphore) it has; 0 if the lock is held as none. It is not
+    /// on the wire: of a lease from there, set it if it has several.
+    pub permits: u32,
     /// The slot, if it has one permit of a [`semaphore`](crate::Acquire::semaphore).
     pub slot: Option<u32>,
 }
@@ -172,20 +175,22 @@ impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Lease");
         debug.field("lock_name", &self.lock_name).field("grant_id", &self.grant_id).field("token", &self.token);
-        debug.field("ttl", &self.ttl).field("slot", &self.slot).finish_non_exhaustive()
+        debug.field("ttl", &self.ttl).field("permits", &self.permits).field("slot", &self.slot);
+        debug.finish_non_exhaustive()
     }
 }
 
 impl From<v1::Lease> for Lease {
     fn from(lease: v1::Lease) -> Self {
         let v1::Lease { lock_name, lease_id, grant_id, fencing_token: token, ttl, slot } = lease;
-        Self { lock_name, lease_id, grant_id, token, ttl: duration(ttl), slot: (slot != 0).then_some(slot) }
+        let (permits, slot) = (u32::from(slot != 0), (slot != 0).then_some(slot));
+        Self { lock_name, lease_id, grant_id, token, ttl: duration(ttl), permits, slot }
     }
 }
 
 impl From<Lease> for v1::Lease {
     fn from(lease: Lease) -> Self {
-        let Lease { lock_name, lease_id, grant_id, token: fencing_token, ttl, slot } = lease;
+        let Lease { lock_name, lease_id, grant_id, token: fencing_token, ttl, permits: _, slot } = lease;
         Self { lock_name, lease_id, grant_id, fencing_token, ttl: wire(ttl), slot: slot.unwrap_or_default() }
     }
 }

@@ -38,6 +38,8 @@ export const METADATA_BYTES_MAX = 4096;
 export const REQUEST_BYTES_MAX = 65536;
 // The highest fencing token: 2^53 - 1, so that a double holds each token exactly.
 export const TOKEN_MAX = 9007199254740991;
+// The highest limit of a semaphore. The lowest is 1.
+export const PERMITS_MAX = 1000000;
 // The maximum number of locks on one page of a listing.
 export const PAGE_SIZE_MAX = 1000;
 // The part of the TTL that a holder keeps back because clocks run at different rates: 1 %.

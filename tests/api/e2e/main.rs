@@ -10,6 +10,7 @@ mod at_each_await;
 mod at_risk;
 mod cancel;
 mod client;
+mod client_semaphores;
 mod convert;
 mod drain;
 mod gated;

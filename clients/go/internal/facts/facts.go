@@ -60,6 +60,9 @@ const RequestBytesMax = 65536
 // TokenMax: The highest fencing token: 2^53 - 1, so that a double holds each token exactly.
 const TokenMax = 9007199254740991
 
+// PermitsMax: The highest limit of a semaphore. The lowest is 1.
+const PermitsMax = 1000000
+
 // PageSizeMax: The maximum number of locks on one page of a listing.
 const PageSizeMax = 1000
 

@@ -67,6 +67,9 @@ public final class Facts {
     /** The highest fencing token: 2^53 - 1, so that a double holds each token exactly. */
     public static final long TOKEN_MAX = 9007199254740991L;
 
+    /** The highest limit of a semaphore. The lowest is 1. */
+    public static final int PERMITS_MAX = 1000000;
+
     /** The maximum number of locks on one page of a listing. */
     public static final int PAGE_SIZE_MAX = 1000;
 
