@@ -85,10 +85,11 @@ impl Semaphore {
         SemaphoreView { used: self.used - overdue, limit: self.limit }
     }
 
-    /// The limit in force, if no lease was granted under it.
+    /// The limit in force, if there are leases and none was granted under it. Offers do not outlive the leader, and
+    /// without a lease nothing else keeps the semaphore.
     fn limit_of_no_lease(&self) -> Option<PermitLimit> {
-        let newest = self.versions.last_key_value().map(|(version, _)| *version);
-        (newest != Some(self.limit.version)).then_some(self.limit)
+        let (newest, _) = self.versions.last_key_value()?;
+        (*newest != self.limit.version).then_some(self.limit)
     }
 
     pub(super) fn check<'a>(&self, leases: impl Iterator<Item = &'a Lease>, promised: u64) {

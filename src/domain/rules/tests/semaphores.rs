@@ -287,6 +287,10 @@ fn a_kept_queue_position_agrees_on_the_limit_too() {
     bench.take(B, 1).granted();
     bench.mode = Mode::Semaphore(Box::new(Permits::new(1, limit(2, 0)).unwrap()));
     assert_eq!(bench.keep_queue_position(C, 1), AcquireOutcome::LimitMismatch(limit(3, 0)));
+    bench.mode = Mode::Semaphore(Box::new(Permits::new(1, limit(2, 1)).unwrap()));
+    bench.waiters_max = 0;
+    assert_eq!(bench.keep_queue_position(C, 1), AcquireOutcome::QueueFull);
+    assert_eq!(bench.permits(), Some((1, limit(2, 1))), "the newer limit is in force, as after a refused request");
 }
 
 #[test]
@@ -297,6 +301,7 @@ fn the_limit_is_kept_if_no_lease_tells_it() {
     assert_eq!(bench.take_of(limit(1, 1), B, 1), AcquireOutcome::Queued);
     assert_eq!(bench.lock.permit_limit_to_keep(), Some(limit(1, 1)));
     bench.release(&first);
+    assert_eq!(bench.lock.permit_limit_to_keep(), None, "an offer is not kept");
     let second = bench.claim(B, 1).granted();
     assert_eq!(bench.lock.permit_limit_to_keep(), None);
     let lease = bench.lock.lease_of(second.token).unwrap().clone();
