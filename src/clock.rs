@@ -12,6 +12,14 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> StoreTime;
 }
 
+/// The wall clock, in Unix seconds: for what others date by it, such as tokens and certificates. It decides nothing
+/// about leases.
+#[allow(clippy::disallowed_methods)] // this is the clock
+pub fn unix_time() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
 /// Starts at the wall clock's time and advances with the monotonic clock, so later steps of the wall clock have no
 /// effect.
 #[derive(Debug)]

@@ -42,6 +42,8 @@ pub struct Config {
     pub plaintext: bool,
     /// The files of TLS; `None` without TLS.
     pub tls: Option<TlsFiles>,
+    /// The file that says who may do what; `None` if everybody may do everything.
+    pub access: Option<PathBuf>,
     /// The most open connections.
     pub connections_max: usize,
     /// The most open connections from one IP address.
@@ -266,6 +268,7 @@ impl Default for Config {
             port_file: None,
             plaintext: false,
             tls: None,
+            access: None,
             connections_max: CONNECTIONS_MAX_DEFAULT,
             connections_per_peer: 10_000,
             store: StoreUrl::Memory,

@@ -1,6 +1,7 @@
 //! The server: listens, serves, and drains.
 
 mod accept;
+mod access;
 mod admin;
 mod backlog;
 mod drain;
@@ -19,7 +20,8 @@ pub use faults::bind_faults;
 pub use listen::{ListenError, Listeners, bind};
 
 use crate::{
-    api::{self, Api, Faults, StoreIdentity},
+    access::Access,
+    api::{self, Api, Faults, Guard, StoreIdentity},
     clock::ProcessClock,
     config::{AdminPlace, Config, ConfigError, Problem, StoreLogin, StoreTls, StoreUrl},
     locks::{Hub, Locks},
@@ -29,7 +31,7 @@ use crate::{
         quorum::{ClusterStore, nodes::addresses::Addresses},
     },
     telemetry::{
-        metrics::{ConnectionMetrics, Metrics},
+        metrics::{AccessMetrics, ConnectionMetrics, Metrics},
         traces::{Source, Traces},
     },
 };
@@ -202,8 +204,8 @@ impl Server<'_> {
         shutdown: impl Future<Output = ()> + Send + 'static,
         cleanup: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
-        let Self { config, ports: Ports { api: Listeners { sockets, tls }, admin, faults }, store, metrics, traces } =
-            self;
+        let Self { config, ports: Ports { api: listeners, admin, faults }, store, metrics, traces } = self;
+        let Listeners { sockets, tls, access } = listeners;
         let with_admin = config.admin_service == AdminPlace::Everywhere;
         let build = Build::with(&config.store);
         let services = api::service_names(with_admin);
@@ -213,7 +215,9 @@ impl Server<'_> {
         let refresh = move || measured.measure();
         let pages = Pages::new(build, metrics.clone(), refresh, health.subscribe());
         let ordered = (!faults.is_empty()).then(|| Arc::new(Faults::default()));
-        let api = Api::new(locks, store, config.drain_timeout, &metrics.calls, &traces).with_faults(ordered.clone());
+        let guard = access.clone().map(|access| Arc::new(Guard::new(access, metrics.access.clone())));
+        let api = Api::new(locks, store, config.drain_timeout, &metrics.calls, &traces);
+        let api = api.with_faults(ordered.clone()).guarded(guard);
         let grpc = api::admin_routes(&api)?;
         let refusals = Arc::new(Refusals::new(metrics.connections.clone()));
         let outer = ServiceBuilder::new()
@@ -230,7 +234,7 @@ impl Server<'_> {
         let calls = OpenCalls::new(config, metrics.connections.open_calls.clone(), refusals.clone());
         let orders = ordered.clone().map_or_else(Router::new, |ordered| faults::router(ordered, locks.clone()));
         let mut faults = Admin::new(faults, orders, refusals.clone());
-        let http2 = Http2::new(calls, refusals.clone(), ordered);
+        let http2 = Http2::new(calls, refusals.clone(), access.clone(), ordered);
         let gate = Gate {
             tls: tls.clone(),
             admission: Arc::new(Admission::new(
@@ -251,6 +255,7 @@ impl Server<'_> {
         tokio::select! {
             () = served => {}
             never = follow_files(tls.as_deref(), &metrics.connections) => match never {},
+            never = follow_access(access, &metrics.access) => match never {},
             never = health.follow_store(store_up) => match never {},
             never = admin.run() => match never {},
             never = faults.run() => match never {},
@@ -265,6 +270,14 @@ impl Server<'_> {
 async fn follow_files(tls: Option<&Tls>, metrics: &ConnectionMetrics) -> Infallible {
     match tls {
         Some(tls) => tls.follow_files(metrics).await,
+        None => pending().await,
+    }
+}
+
+/// Follows the access file, if there is one.
+async fn follow_access(access: Option<Arc<Access>>, metrics: &AccessMetrics) -> Infallible {
+    match access {
+        Some(access) => access::follow(access, metrics).await,
         None => pending().await,
     }
 }

@@ -135,7 +135,7 @@ pub const LOST_UNKNOWN: &str = "the server does not know the lease";
 /// Why a lock is lost: somebody else who knows the lease id released it.
 pub const LOST_RELEASED: &str = "the lease was released elsewhere";
 /// The reasons of errors, and their gRPC codes.
-pub const REASONS: [(&str, &str); 20] = [
+pub const REASONS: [(&str, &str); 24] = [
     ("INVALID_FIELD", "INVALID_ARGUMENT"),
     ("OVERTAKEN", "ABORTED"),
     ("REQUEST_ENDED", "ABORTED"),
@@ -155,6 +155,10 @@ pub const REASONS: [(&str, &str); 20] = [
     ("NOT_ALL_SERVERS", "FAILED_PRECONDITION"),
     ("BESIDE_CLASSIC", "FAILED_PRECONDITION"),
     ("TOKENS_EXHAUSTED", "FAILED_PRECONDITION"),
+    ("CREDENTIALS_MISSING", "UNAUTHENTICATED"),
+    ("CREDENTIALS_INVALID", "UNAUTHENTICATED"),
+    ("CREDENTIALS_EXPIRED", "UNAUTHENTICATED"),
+    ("NOT_PERMITTED", "PERMISSION_DENIED"),
     ("STORE_CORRUPT", "DATA_LOSS"),
 ];
 /// Creates the table of fences. For PostgreSQL.
