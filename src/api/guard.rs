@@ -3,9 +3,11 @@
 use crate::{
     access::{Access, Connection, Credentials, Mode, Refusal, Verb},
     api::peer::Peer,
+    clock::wall_time,
     domain::name::LockName,
     locks::{Denied, Forbidden, LocksError, NotPermitted, Permission, Target},
     telemetry::{
+        audit::{Audit, AuditEvent},
         metrics::{AccessMetrics, AccessMode, Denial, Label, OperationKind},
         seldom::Seldom,
     },
@@ -16,6 +18,9 @@ use tonic::codegen::http::{Extensions, HeaderMap, header::AUTHORIZATION};
 /// How often the log tells of denials, and in how many lines: enough for an operator to see who lacks what.
 const LOG_PERIOD: Duration = Duration::from_secs(10);
 const LOG_LINES_MAX: u32 = 20;
+/// The most denials in a second that the audit log gets: a flood of them must not fill the disk.
+const AUDIT_LINES_MAX: u32 = 1_000;
+const AUDIT_PERIOD: Duration = Duration::from_secs(1);
 /// The most locks that a denial names as permitted.
 const PERMITTED_SHOWN: usize = 16;
 
@@ -48,12 +53,15 @@ pub struct Guard {
     access: Arc<Access>,
     metrics: Arc<AccessMetrics>,
     log: Seldom,
+    audit: Option<Arc<Audit>>,
+    audited: Seldom,
 }
 
 impl Guard {
-    /// Asks this access file.
-    pub fn new(access: Arc<Access>, metrics: Arc<AccessMetrics>) -> Self {
-        Self { access, metrics, log: Seldom::with_lines(LOG_LINES_MAX, LOG_PERIOD) }
+    /// Asks this access file, and notes in the audit log what it denies.
+    pub fn new(access: Arc<Access>, metrics: Arc<AccessMetrics>, audit: Option<Arc<Audit>>) -> Self {
+        let log = Seldom::with_lines(LOG_LINES_MAX, LOG_PERIOD);
+        Self { access, metrics, log, audit, audited: Seldom::with_lines(AUDIT_LINES_MAX, AUDIT_PERIOD) }
     }
 
     /// The caller of a request with these headers and extensions.
@@ -134,20 +142,55 @@ impl Visitor {
             (Err(Refusal::Invalid), _) => Denied::CredentialsInvalid,
             (Err(Refusal::Expired), _) => Denied::CredentialsExpired,
         };
-        self.note(&denied, verdict.mode);
+        self.note(&denied, verdict.mode, need, target);
         match verdict.mode {
             Mode::Observe => Ok(()),
             Mode::Enforce => Err(denied.into()),
         }
     }
 
-    fn note(&self, denied: &Denied, mode: Mode) {
+    /// Who the caller is, if that is known.
+    pub(super) fn identity(&self) -> Option<String> {
+        self.credentials.verdict().identity.ok().map(|identity| identity.name.clone())
+    }
+
+    fn note(&self, denied: &Denied, mode: Mode, need: Need, target: Target<'_>) {
         let (reason, mode) = (reason(denied), label(mode));
         self.guard.metrics.denied(reason, mode);
+        if let Some(audit) = &self.guard.audit
+            && self.guard.audited.count(1).is_some()
+        {
+            audit.note(wall_time(), &self.event(reason, mode, need, target));
+        }
         let Some(denials) = self.guard.log.count(1) else { return };
         let suppressed = (denials > 1).then_some(denials - 1);
         let peer = self.peer.map(tracing::field::display);
         tracing::warn!(reason = reason.text(), mode = mode.text(), %denied, peer, suppressed, "denied by the access file");
+    }
+}
+
+impl Visitor {
+    fn event(&self, reason: Denial, mode: AccessMode, need: Need, target: Target<'_>) -> AuditEvent {
+        let outcome = match mode {
+            AccessMode::Observe => "observed",
+            AccessMode::Enforce => "refused",
+        };
+        let (lock_name, prefix) = match target {
+            Target::Lock(name) => (Some(name.as_str().to_owned()), None),
+            Target::Prefix(prefix) => (None, Some(prefix.to_owned())),
+            Target::Server => (None, None),
+        };
+        AuditEvent {
+            event: "denied",
+            outcome,
+            reason: Some(reason.text().to_owned()),
+            identity: self.identity(),
+            peer: self.peer.map(|peer| peer.to_string()),
+            verb: if let Need::Verb(verb) = need { Some(verb.text()) } else { None },
+            lock_name,
+            prefix,
+            fencing_token: None,
+        }
     }
 }
 

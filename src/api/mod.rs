@@ -27,7 +27,7 @@ pub use status::{deadline_exceeded, request_too_slow, too_many_calls, unreadable
 
 use crate::{
     locks::Locks,
-    telemetry::{metrics::CallMetrics, traces::Traces},
+    telemetry::{audit::Audit, metrics::CallMetrics, traces::Traces},
 };
 use dispatch::Caller;
 use pages::PageTurns;
@@ -53,6 +53,7 @@ pub struct Api<S> {
     pages: PageTurns,
     faults: Option<Arc<Faults>>,
     guard: Option<Arc<Guard>>,
+    audit: Option<Arc<Audit>>,
 }
 
 impl<S> Api<S> {
@@ -65,7 +66,17 @@ impl<S> Api<S> {
         traces: &Traces,
     ) -> Self {
         let (locks, metrics, traces) = (locks.clone(), metrics.clone(), traces.clone());
-        Self { locks, store, drain_grace, metrics, traces, pages: PageTurns::default(), faults: None, guard: None }
+        Self {
+            locks,
+            store,
+            drain_grace,
+            metrics,
+            traces,
+            pages: PageTurns::default(),
+            faults: None,
+            guard: None,
+            audit: None,
+        }
     }
 
     /// The same, with faults on demand.
@@ -78,6 +89,12 @@ impl<S> Api<S> {
     #[must_use]
     pub fn guarded(self, guard: Option<Arc<Guard>>) -> Self {
         Self { guard, ..self }
+    }
+
+    /// The same, and notes in the audit log what operators do.
+    #[must_use]
+    pub fn audited(self, audit: Option<Arc<Audit>>) -> Self {
+        Self { audit, ..self }
     }
 
     fn caller<T>(&self, request: &tonic::Request<T>) -> Caller {
@@ -107,6 +124,7 @@ impl<S> Clone for Api<S> {
             pages: self.pages.clone(),
             faults: self.faults.clone(),
             guard: self.guard.clone(),
+            audit: self.audit.clone(),
         }
     }
 }

@@ -44,6 +44,8 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// The file that says who may do what; `None` if everybody may do everything.
     pub access: Option<PathBuf>,
+    /// The file of the audit log, or `-` for stdout; `None` if there is none.
+    pub audit_log: Option<PathBuf>,
     /// The most open connections.
     pub connections_max: usize,
     /// The most open connections from one IP address.
@@ -269,6 +271,7 @@ impl Default for Config {
             plaintext: false,
             tls: None,
             access: None,
+            audit_log: None,
             connections_max: CONNECTIONS_MAX_DEFAULT,
             connections_per_peer: 10_000,
             store: StoreUrl::Memory,

@@ -35,7 +35,7 @@ const fn option(key: &'static str, value_name: &'static str, help: &'static str)
 }
 
 /// All options, in the order of the help.
-pub const OPTIONS: [ServerOption; 32] = [
+pub const OPTIONS: [ServerOption; 33] = [
     option(
         "listen",
         "ADDRESS",
@@ -58,6 +58,11 @@ pub const OPTIONS: [ServerOption; 32] = [
         "access",
         "FILE",
         "TOML file with tokens, issuers and rules: who may do what (docs/access.md); empty: everybody everything",
+    ),
+    option(
+        "audit_log",
+        "FILE",
+        "File for a line of JSON for each denial, force release, drain and reload (docs/access.md); -: stdout; empty: none",
     ),
     option("connections_max", "COUNT", "Maximum number of open connections (1 to 1000000)"),
     option("connections_per_peer", "COUNT", "Maximum number of open connections from one IP address (1 to 1000000)"),

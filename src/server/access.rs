@@ -3,8 +3,12 @@
 use super::tls::RELOAD_PERIOD;
 use crate::{
     access::{Access, Mode, Reload},
+    clock::wall_time,
     config::{ConfigError, Problem},
-    telemetry::metrics::{AccessMetrics, AccessReload},
+    telemetry::{
+        audit::{Audit, AuditEvent},
+        metrics::{AccessMetrics, AccessReload},
+    },
 };
 use std::{convert::Infallible, path::PathBuf, sync::Arc};
 use tokio::{task::spawn_blocking, time::sleep};
@@ -32,7 +36,13 @@ fn log(access: &Access, message: &'static str) {
 }
 
 /// Uses the file whenever it changes and is valid. Until then, the server keeps what it has.
-pub(super) async fn follow(access: Arc<Access>, metrics: &AccessMetrics) -> Infallible {
+pub(super) async fn follow(access: Arc<Access>, metrics: &AccessMetrics, audit: Option<&Audit>) -> Infallible {
+    let note = |outcome, reason| {
+        if let Some(audit) = audit {
+            let event = AuditEvent { event: "access_reload", outcome, reason, ..AuditEvent::default() };
+            audit.note(wall_time(), &event);
+        }
+    };
     loop {
         sleep(RELOAD_PERIOD).await;
         let looking = access.clone();
@@ -41,10 +51,12 @@ pub(super) async fn follow(access: Arc<Access>, metrics: &AccessMetrics) -> Infa
             Reload::Unchanged => {}
             Reload::Loaded => {
                 metrics.reloads.of(AccessReload::Ok).inc();
+                note("ok", None);
                 log(&access, "the access file has changed, and counts from now on");
             }
             Reload::Refused(error) => {
                 metrics.reloads.of(AccessReload::Failed).inc();
+                note("failed", Some(error.to_string()));
                 let file = access.path().display();
                 tracing::error!(%file, %error, "cannot use the new access file; keeping the old one");
             }

@@ -3,6 +3,7 @@
 mod accept;
 mod access;
 mod admin;
+mod audit;
 mod backlog;
 mod drain;
 mod faults;
@@ -16,6 +17,7 @@ mod tls;
 mod turns;
 
 pub use admin::bind_admin;
+pub use audit::check_audit_log;
 pub use faults::bind_faults;
 pub use listen::{ListenError, Listeners, bind};
 
@@ -31,6 +33,7 @@ use crate::{
         quorum::{ClusterStore, nodes::addresses::Addresses},
     },
     telemetry::{
+        audit::Audit,
         metrics::{AccessMetrics, ConnectionMetrics, Metrics},
         traces::{Source, Traces},
     },
@@ -69,9 +72,9 @@ pub enum ServeError {
     /// The URL of the store cannot be used.
     #[error("--store: {0}")]
     StoreUrl(String),
-    /// A file for TLS towards the store cannot be used.
+    /// A file for TLS towards the store, or the audit log, cannot be used.
     #[error(transparent)]
-    StoreFile(#[from] ConfigError),
+    File(#[from] ConfigError),
     /// The descriptors compiled into the server do not load.
     #[error("server reflection cannot be set up: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
@@ -171,7 +174,7 @@ pub fn store_url(url: &str, files: &StoreTls, login: &StoreLogin) -> Result<Node
             NodeFile::Password => "store_password_file",
         };
         let problem = Problem { at: option.to_owned(), value: path.display().to_string(), rule: why };
-        ServeError::StoreFile(ConfigError { problems: vec![problem] })
+        ServeError::File(ConfigError { problems: vec![problem] })
     })
 }
 
@@ -215,9 +218,10 @@ impl Server<'_> {
         let refresh = move || measured.measure();
         let pages = Pages::new(build, metrics.clone(), refresh, health.subscribe());
         let ordered = (!faults.is_empty()).then(|| Arc::new(Faults::default()));
-        let guard = access.clone().map(|access| Arc::new(Guard::new(access, metrics.access.clone())));
+        let audit = audit::open(config, metrics.audit.clone())?;
+        let guard = access.clone().map(|access| Guard::new(access, metrics.access.clone(), audit.clone()));
         let api = Api::new(locks, store, config.drain_timeout, &metrics.calls, &traces);
-        let api = api.with_faults(ordered.clone()).guarded(guard);
+        let api = api.with_faults(ordered.clone()).guarded(guard.map(Arc::new)).audited(audit.clone());
         let grpc = api::admin_routes(&api)?;
         let refusals = Arc::new(Refusals::new(metrics.connections.clone()));
         let outer = ServiceBuilder::new()
@@ -255,7 +259,8 @@ impl Server<'_> {
         tokio::select! {
             () = served => {}
             never = follow_files(tls.as_deref(), &metrics.connections) => match never {},
-            never = follow_access(access, &metrics.access) => match never {},
+            never = follow_access(access, &metrics.access, audit.as_deref()) => match never {},
+            never = audit::follow(audit.as_deref()) => match never {},
             never = health.follow_store(store_up) => match never {},
             never = admin.run() => match never {},
             never = faults.run() => match never {},
@@ -275,9 +280,9 @@ async fn follow_files(tls: Option<&Tls>, metrics: &ConnectionMetrics) -> Infalli
 }
 
 /// Follows the access file, if there is one.
-async fn follow_access(access: Option<Arc<Access>>, metrics: &AccessMetrics) -> Infallible {
+async fn follow_access(access: Option<Arc<Access>>, metrics: &AccessMetrics, audit: Option<&Audit>) -> Infallible {
     match access {
-        Some(access) => access::follow(access, metrics).await,
+        Some(access) => access::follow(access, metrics, audit).await,
         None => pending().await,
     }
 }

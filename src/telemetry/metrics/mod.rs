@@ -4,6 +4,7 @@
 //! or labels. No label has a value that clients choose, so the number of time series is bounded.
 
 mod access;
+mod audit;
 mod calls;
 mod connections;
 mod label;
@@ -15,6 +16,7 @@ mod store;
 mod traces;
 
 pub use access::{AccessMetrics, AccessMode, AccessReload, Denial};
+pub use audit::AuditMetrics;
 pub use calls::{CANCELLED, CODES, CallMetrics, Method, OperationKind, UNKNOWN};
 pub use connections::{Bound, ConnectionMetrics, TlsHandshake, TlsReload};
 pub use label::{ByLabel, Counters, Gauges, Label};
@@ -55,6 +57,8 @@ pub struct Metrics {
     pub connections: Arc<ConnectionMetrics>,
     /// The access file.
     pub access: Arc<AccessMetrics>,
+    /// The audit log.
+    pub audit: Arc<AuditMetrics>,
     /// Whether the server drains.
     pub draining: Gauge,
     /// The export of traces.
@@ -75,9 +79,10 @@ impl Metrics {
         let calls = Arc::new(CallMetrics::register(own));
         let connections = Arc::new(ConnectionMetrics::register(own));
         let access = Arc::new(AccessMetrics::register(own));
+        let audit = Arc::new(AuditMetrics::register(own));
         let draining = register(own, "draining", "1 while the server drains, else 0");
         let traces = Arc::new(TraceMetrics::register(own));
-        Self { registry, locks, store, partitions, calls, connections, access, draining, traces }
+        Self { registry, locks, store, partitions, calls, connections, access, audit, draining, traces }
     }
 
     /// All metrics, in the text format of OpenMetrics.

@@ -1,6 +1,7 @@
 //! `--access`: who may do what, over real sockets.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+mod audit;
 #[path = "../../support/certificates.rs"]
 mod certificates;
 mod file;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tonic::transport::Channel;
 
 /// All metrics of the server, with their types and units.
-const METRICS: [(&str, &str, &str); 49] = [
+const METRICS: [(&str, &str, &str); 50] = [
     ("fencepost_grants", "counter", ""),
     ("fencepost_contended", "counter", ""),
     ("fencepost_acquire_failures", "counter", ""),
@@ -53,6 +53,7 @@ const METRICS: [(&str, &str, &str); 49] = [
     ("fencepost_shed", "counter", ""),
     ("fencepost_access_denials", "counter", ""),
     ("fencepost_access_reloads", "counter", ""),
+    ("fencepost_audit_lines_lost", "counter", ""),
     ("fencepost_draining", "gauge", ""),
     ("fencepost_trace_export_failures", "counter", ""),
     ("fencepost_trace_spans_lost", "counter", ""),
