@@ -140,6 +140,7 @@ fuzz: setup ## Fuzz all parsers of external input, for FUZZ_SECONDS each
 	crates/fuzz/run.sh record $(FUZZ_SECONDS)
 	crates/fuzz/run.sh parcel $(FUZZ_SECONDS)
 	crates/fuzz/run.sh config $(FUZZ_SECONDS)
+	crates/fuzz/run.sh access $(FUZZ_SECONDS)
 
 # Only the slice is part of `test`. Each history prints a page; failures are kept below target/torture.
 torture: programs ## Run real processes under real faults, for five minutes

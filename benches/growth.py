@@ -1,29 +1,45 @@
 #!/usr/bin/env python3
-"""How cost grows with locks, waiters, leases and replicas: runs `fencepost-bench` at one size after the other and prints tables.
+"""How cost grows with locks, waiters, leases, replicas and nodes: runs `fencepost-bench` at one size after the other and prints tables.
 
-    benches/growth.py PROGRAM [locks] [waiters] [leases] [replicas] [--up-to N]
+    benches/growth.py PROGRAM [locks] [waiters] [leases] [replicas] [nodes] [--up-to N]
 
 PROGRAM is an optimised fencepost-bench, beside an optimised fencepost. What fails has a row of dashes, and its reason on standard error. All of it takes up to an hour and, for ten million locks, ten gigabytes of memory; --up-to leaves
-larger sizes out. Figures are of one run each: look at how they grow, not at a single one.
+larger sizes out. Figures are of one run each, of nodes the median of rounds that take turns: look at how they grow, not at a single one.
 """
 
+import contextlib
 import json
+import os
+import pathlib
+import socket
+import statistics
 import subprocess
 import sys
+import tempfile
+import time
 
 SIZES = {
     "locks": [1_000, 10_000, 100_000, 1_000_000, 10_000_000],
     "waiters": [1, 10, 100, 1_000, 10_000, 100_000],
     "leases": [1_000, 10_000, 100_000, 1_000_000],
     "replicas": [1, 2, 3, 4],
+    "nodes": [1, 3, 5],
 }
+# Rounds of `nodes`, of each size in turn.
+ROUNDS = 5
+# How long a program may take to start.
+START_MAX = 10
 # What one stream, and one session, may carry.
 LEASES_PER_STREAM = 50_000
 WAITERS_PER_SESSION = 8_000
 
 
 def bench(program, store, workload, **options):
-    words = [program, "--store", store, "--workload", workload, "--via", "session", "--no-baselines", "--rounds", "1", "--json"]
+    return run(program, ["--store", store], workload, **options)
+
+
+def run(program, target, workload, **options):
+    words = [program, *target, "--workload", workload, "--via", "session", "--no-baselines", "--rounds", "1", "--json"]
     for name, value in options.items():
         words += ["--" + name, str(value)]
     ended = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
@@ -94,6 +110,90 @@ def replicas(program, sizes):
             yield [str(count), *(shown(pairs, name) for name in PAIRS), shown(handoff, "rate_per_s"), shown(handoff, "jain_fairness"),
                    shown(handoff, "evalsha_per_operation")]
     table("Replicas on one Redis, 64 clients", ["replicas", *PAIRS_HEADS, "hand-offs/s", "Jain", "EVALSHA a hand-off and replica"], rows())
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def process(words, port):
+    """A program that listens on this port, for as long as the context lasts."""
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
+        try:
+            until = time.monotonic() + START_MAX
+            while True:
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                if started.poll() is not None or time.monotonic() > until:
+                    sys.exit(f"{words[0]} does not listen on port {port}")
+                time.sleep(0.02)
+            yield started
+        finally:
+            started.terminate()
+
+
+def cpu(processes):
+    """The processor time of these processes so far, in seconds."""
+    ticks = [pathlib.Path(f"/proc/{it.pid}/stat").read_text().rpartition(")")[2].split()[11:13] for it in processes]
+    return sum(int(tick) for pair in ticks for tick in pair) / os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def server_of_nodes(program, count, directory):
+    """A server on this many Redis servers: its address, its process and theirs."""
+    fencepost = str(pathlib.Path(program).with_name("fencepost"))
+    with contextlib.ExitStack() as stack:
+        ports = [free_port() for _ in range(count)]
+        plain = ["--bind", "127.0.0.1", "--save", "", "--dir", directory]
+        redis = [stack.enter_context(process(["redis-server", "--port", str(port), *plain], port)) for port in ports]
+        store = ",".join(f"redis://127.0.0.1:{port}" for port in ports)
+        if count > 1:
+            subprocess.run([fencepost, "quorum", "create", "--store", store], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        port = free_port()
+        words = [fencepost, "serve", "--listen", f"127.0.0.1:{port}", "--admin-listen", "none", "--store", store]
+        server, address = stack.enter_context(process(words, port)), f"127.0.0.1:{port}"
+        # It listens before it leads.
+        until = time.monotonic() + START_MAX
+        while subprocess.run([fencepost, "ls", "--server", address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode != 0:
+            if time.monotonic() > until:
+                sys.exit("the server does not answer")
+        yield address, server, redis
+
+
+def nodes(program, sizes):
+    # All sizes run in turn, because the minutes on a machine differ.
+    rounds = {count: [] for count in sizes}
+    with tempfile.TemporaryDirectory() as directory:
+        for _ in range(ROUNDS):
+            for count in sizes:
+                with server_of_nodes(program, count, directory) as (address, server, redis):
+                    figures = {}
+                    for workload in ["pairs", "handoff"]:
+                        before = cpu([server]), cpu(redis)
+                        figures[workload] = run(program, ["--server", address], workload, connections=8, duration="3s")
+                        figures[workload]["server"], figures[workload]["redis"] = cpu([server]) - before[0], cpu(redis) - before[1]
+                    rounds[count].append(figures)
+
+    def median(count, workload, name):
+        values = [figures[workload].get(name) for figures in rounds[count]]
+        return statistics.median(value for value in values if value is not None) if any(values) else None
+
+    def rows():
+        for count in sizes:
+            cells = []
+            for workload in ["pairs", "handoff"]:
+                rate = median(count, workload, "rate_per_s")
+                least = [figures[workload].get("rate_per_s", 0) / (rounds[sizes[0]][at][workload].get("rate_per_s") or 1) for at, figures in enumerate(rounds[count])]
+                cells += [f"{rate:,.0f}" if rate else "-", f"{statistics.median(least):.2f} ({min(least):.2f} to {max(least):.2f})",
+                          shown({"p50": median(count, workload, "p50_us")}, "p50"),
+                          shown({"it": median(count, workload, "redis") / (median(count, workload, "server") or 1)}, "it")]
+            yield [str(count), *cells]
+    heads = ["a second", f"of {sizes[0]}", "p50, µs", "CPU of all Redis by that of the server"]
+    table("Nodes, 64 clients over eight connections: pairs, then hand-offs", ["nodes", *heads, *heads], rows())
 
 
 def main():

@@ -5,6 +5,7 @@
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use fencepost::testing::{
+    access::{Access, Connection, NewToken, Verb},
     clock::{Clock, ProcessClock},
     domain::{
         command::{Acquire, Candidate, Command, Effects, Outcome},
@@ -204,5 +205,35 @@ fn parcels_of_frames(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(parts, rules, memory_store, parcels_of_frames);
+/// What the access file costs an operation: whose token it is, and whether a rule permits the lock.
+fn access_rules(criterion: &mut Criterion) {
+    let (folder, made) = (tempfile::tempdir().unwrap(), NewToken::make().unwrap());
+    let locks: Vec<String> = (0..100).map(|number| format!("team-{number:02}/")).collect();
+    let text = format!(
+        "mode = \"enforce\"\n[[token]]\nname = \"app\"\nsha256 = \"{}\"\n[[rule]]\nwho = [\"app\"]\n\
+         may = [\"acquire\"]\nlocks = {locks:?}\n",
+        made.sha256
+    );
+    let path = folder.path().join("access.toml");
+    std::fs::write(&path, text).unwrap();
+    let connection = Connection::new(Arc::new(Access::load(path).unwrap()), None);
+    let authorization = format!("Bearer {}", made.token);
+    let mut group = criterion.benchmark_group("access");
+    group.bench_function("the same token again, a lock of 100 prefixes", |bencher| {
+        bencher.iter(|| {
+            let credentials = connection.credentials(Some(black_box(authorization.as_bytes())));
+            let identity = credentials.verdict().identity.unwrap();
+            assert!(identity.grants.permit_lock(Verb::Acquire, black_box("team-42/orders/00001234")));
+        });
+    });
+    group.bench_function("an operation of a session", |bencher| {
+        let credentials = connection.credentials(Some(authorization.as_bytes()));
+        bencher.iter(|| {
+            let identity = credentials.verdict().identity.unwrap();
+            assert!(identity.grants.permit_lock(Verb::Acquire, black_box("team-42/orders/00001234")));
+        });
+    });
+}
+
+criterion_group!(parts, rules, memory_store, parcels_of_frames, access_rules);
 criterion_main!(parts);

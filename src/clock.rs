@@ -12,6 +12,19 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> StoreTime;
 }
 
+/// The wall clock, for people who read when something happened.
+#[allow(clippy::disallowed_methods)] // this is the clock
+pub fn wall_time() -> SystemTime {
+    SystemTime::now()
+}
+
+/// The wall clock, in Unix seconds: for what others date by it, such as tokens and certificates. It decides nothing
+/// about leases.
+pub fn unix_time() -> i64 {
+    let since = wall_time().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
 /// Starts at the wall clock's time and advances with the monotonic clock, so later steps of the wall clock have no
 /// effect.
 #[derive(Debug)]

@@ -1,9 +1,10 @@
 //! Fencepost: a lock server with fencing tokens.
 //!
 //! Dependencies between modules go one way: `domain` <- `node` <- `store` <- `locks` <- `api` <- `server` <- `cli`;
-//! `clock`, `config`, `files`, `sync` and `telemetry` are leaves. `node` does not know locks. `tests/repo/tidy`
-//! enforces this.
+//! `access`, `clock`, `config`, `files`, `sync` and `telemetry` are leaves. `node` does not know locks.
+//! `tests/repo/tidy` enforces this.
 
+mod access;
 mod api;
 pub mod cli;
 mod clock;

@@ -2,6 +2,10 @@
 //!
 //! Programs use the gRPC API, through a client.
 
+/// Who may do what.
+pub mod access {
+    pub use crate::access::*;
+}
 /// Requests and replies.
 pub mod api {
     pub use crate::api::*;

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Fuzzes one target with libFuzzer: crates/fuzz/run.sh request|record|parcel|config SECONDS. The corpus is kept below target/.
+# Fuzzes one target with libFuzzer: crates/fuzz/run.sh request|record|parcel|config|access SECONDS. The corpus is kept below target/.
 # The flags make LLVM count coverage for libFuzzer; they work with the stable compiler.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-target=${1:?target: request, record, parcel or config}
+target=${1:?target: request, record, parcel, config or access}
 seconds=${2:?duration in seconds}
 host=$(rustc -vV | sed -n 's/^host: //p')
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \

@@ -2,16 +2,23 @@
 //! [`Caller::dispatch`](Dispatch::dispatch).
 
 use crate::{
-    api::{Faults, peer::Peer},
-    domain::name::LockName,
-    locks::{Dispatch, LocksError},
+    api::{Faults, guard::Visitor, peer::Peer},
+    domain::{limits::PERMISSION_CHECK_PERIOD, name::LockName},
+    locks::{Dispatch, LocksError, Permission, Target},
     telemetry::{
         metrics::{CallMetrics, Label, OperationKind},
         traces::{Spanned, Traces, failed},
     },
 };
 use futures_util::{FutureExt, future::Either};
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    future::{pending, ready},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::time::sleep;
 
 /// The client that an operation came from.
 #[derive(Clone, Debug)]
@@ -21,6 +28,43 @@ pub(super) struct Caller {
     pub(super) metrics: Arc<CallMetrics>,
     pub(super) traces: Traces,
     pub(super) faults: Option<Arc<Faults>>,
+    /// Who it is, if an access file restricts who may do what.
+    pub(super) visitor: Option<Visitor>,
+}
+
+impl Caller {
+    /// Resolves when the caller may not go on with an operation.
+    pub(super) async fn stopped(&self, operation: OperationKind, target: Target<'_>) -> LocksError {
+        let Some(visitor) = &self.visitor else { return pending().await };
+        loop {
+            sleep(PERMISSION_CHECK_PERIOD).await;
+            if let Err(error) = visitor.may_still(operation, target) {
+                return error;
+            }
+        }
+    }
+
+    /// An acquire that may wait for so long, and that ends when its caller may not acquire the lock any more. It is
+    /// then cleaned up like one whose client gave up.
+    pub(super) fn while_permitted<T: Send>(
+        &self,
+        wait: Duration,
+        name: &LockName,
+        work: impl Future<Output = Result<T, LocksError>> + Send,
+    ) -> impl Future<Output = Result<T, LocksError>> + Send {
+        if self.visitor.is_none() || wait.is_zero() {
+            return Either::Left(work);
+        }
+        // In a box, so that a future without restrictions is not as large as this one.
+        Either::Right(Box::pin(async move {
+            let mut work = pin!(work);
+            tokio::select! {
+                biased;
+                outcome = &mut work => outcome,
+                stopped = self.stopped(OperationKind::Acquire, Target::Lock(name)) => Err(stopped),
+            }
+        }))
+    }
 }
 
 impl fmt::Display for Caller {
@@ -36,9 +80,16 @@ impl Dispatch for Caller {
     fn dispatch<T: Send>(
         &self,
         operation: OperationKind,
-        name: Option<&LockName>,
+        target: Target<'_>,
         work: impl Future<Output = Result<T, LocksError>> + Send,
     ) -> impl Future<Output = Result<T, LocksError>> + Send {
+        // Before the work is polled, so that nothing of it has begun.
+        let permitted = self.visitor.as_ref().map_or(Ok(()), |visitor| visitor.may(operation, target));
+        let work = match permitted {
+            Ok(()) => Either::Left(work),
+            Err(denied) => Either::Right(ready(Err(denied))),
+        };
+        let name = target.lock_name();
         // Combinators, because an async block would hold the operation's future twice.
         let span = self.traces.operation(operation.text(), name.map(LockName::as_str));
         let failure = span.clone();
@@ -59,5 +110,9 @@ impl Dispatch for Caller {
             // In a box, so that a future without faults is not as large as this one.
             Some(faults) => Either::Right(Box::pin(faults.reply(operation, work))),
         }
+    }
+
+    fn permission(&self) -> Option<Arc<dyn Permission>> {
+        self.visitor.clone().map(|visitor| Arc::new(visitor) as Arc<dyn Permission>)
     }
 }

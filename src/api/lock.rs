@@ -2,7 +2,7 @@
 
 use super::{Api, convert, deadline::deadline, reply, session::SessionStream};
 use crate::{
-    locks::{Dispatch as _, LocksError, keepalive},
+    locks::{Dispatch as _, LocksError, Target, keepalive},
     store::Store,
     telemetry::metrics::OperationKind,
 };
@@ -18,7 +18,9 @@ impl<S: Store> LockService for Api<S> {
         let (caller, arrived) = (self.caller(&request), Instant::now());
         let deadline = deadline(request.metadata().as_ref(), arrived);
         let (name, call) = convert::acquire(request.into_inner(), self.locks.limits(), arrived, deadline)?;
-        let answer = caller.dispatch(OperationKind::Acquire, Some(&name), self.locks.acquire(&name, call)).await?;
+        let wait = call.wait;
+        let acquired = caller.while_permitted(wait, &name, self.locks.acquire(&name, call));
+        let answer = caller.dispatch(OperationKind::Acquire, Target::Lock(&name), acquired).await?;
         Ok(Response::new(reply::acquire(name, answer)))
     }
 
@@ -26,7 +28,8 @@ impl<S: Store> LockService for Api<S> {
         let caller = self.caller(&request);
         let request = request.into_inner();
         let (name, lease_id) = convert::lease(request.lock_name, &request.lease_id)?;
-        let outcome = caller.dispatch(OperationKind::Release, Some(&name), self.locks.release(&name, lease_id)).await?;
+        let outcome =
+            caller.dispatch(OperationKind::Release, Target::Lock(&name), self.locks.release(&name, lease_id)).await?;
         Ok(Response::new(reply::release(outcome)))
     }
 
@@ -36,7 +39,7 @@ impl<S: Store> LockService for Api<S> {
         let ttl = convert::optional_ttl(request.ttl, self.locks.limits())?;
         let (name, lease_id) = convert::lease(request.lock_name, &request.lease_id)?;
         let renewal = self.locks.renew(&name, lease_id, ttl, arrived);
-        let (outcome, held_for) = caller.dispatch(OperationKind::Renew, Some(&name), renewal).await?;
+        let (outcome, held_for) = caller.dispatch(OperationKind::Renew, Target::Lock(&name), renewal).await?;
         Ok(Response::new(reply::renew(outcome, held_for)))
     }
 
@@ -44,7 +47,7 @@ impl<S: Store> LockService for Api<S> {
         let (caller, arrived) = (self.caller(&request), Instant::now());
         let (name, lease, to) = convert::conversion(request.into_inner())?;
         let conversion = self.locks.convert(&name, lease, to, arrived);
-        let (answer, held_for) = caller.dispatch(OperationKind::Convert, Some(&name), conversion).await?;
+        let (answer, held_for) = caller.dispatch(OperationKind::Convert, Target::Lock(&name), conversion).await?;
         Ok(Response::new(reply::convert(answer, held_for)))
     }
 
@@ -55,9 +58,9 @@ impl<S: Store> LockService for Api<S> {
         request: Request<Streaming<v1::KeepAliveRequest>>,
     ) -> Result<Response<Self::KeepAliveStream>, Status> {
         let caller = self.caller(&request);
-        caller.dispatch(OperationKind::KeepAlive, None, ready(self.locks.check_draining())).await?;
+        caller.dispatch(OperationKind::KeepAlive, Target::Server, ready(self.locks.check_draining())).await?;
         let inbound = request.into_inner().map(|message| message.and_then(convert::keep_alive));
-        let outbound = keepalive::keep_alive(self.locks.clone(), inbound, self.drain_grace);
+        let outbound = keepalive::keep_alive(self.locks.clone(), caller.permission(), inbound, self.drain_grace);
         // The transport polls and drops it: no task keeps it alive.
         Ok(self.stream(Box::pin(outbound.map(|message| message.map(reply::keep_alive).map_err(Status::from)))))
     }
@@ -69,14 +72,14 @@ impl<S: Store> LockService for Api<S> {
         request: Request<Streaming<v1::SessionRequest>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
         let caller = self.caller(&request);
-        caller.dispatch(OperationKind::Session, None, ready(self.locks.check_draining())).await?;
+        caller.dispatch(OperationKind::Session, Target::Server, ready(self.locks.check_draining())).await?;
         Ok(self.stream(super::session::serve(self, caller, request.into_inner())))
     }
 
     async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
         let caller = self.caller(&request);
         let name = convert::name(request.into_inner().lock_name)?;
-        let view = caller.dispatch(OperationKind::Get, Some(&name), self.locks.view(&name, None)).await?;
+        let view = caller.dispatch(OperationKind::Get, Target::Lock(&name), self.locks.view(&name, None)).await?;
         Ok(Response::new(v1::GetResponse { lock: Some(reply::lock(name, view)) }))
     }
 
@@ -87,7 +90,8 @@ impl<S: Store> LockService for Api<S> {
         let limit = convert::page_size(request.page_size)?;
         let from = Some(request.page_token.as_str()).filter(|token| !token.is_empty());
         self.pages.next().await;
-        let page = caller.dispatch(OperationKind::List, None, self.locks.list(&request.prefix, from, limit)).await?;
+        let listed = self.locks.list(&request.prefix, from, limit);
+        let page = caller.dispatch(OperationKind::List, Target::Prefix(&request.prefix), listed).await?;
         Ok(Response::new(v1::ListResponse {
             locks: page.locks.into_iter().map(|(name, view)| reply::lock(name, view)).collect(),
             next_page_token: page.next.unwrap_or_default(),
@@ -100,15 +104,25 @@ impl<S: Store> LockService for Api<S> {
         let caller = self.caller(&request);
         let prefix = request.into_inner().prefix;
         convert::prefix(&prefix)?;
-        let watching = caller.dispatch(OperationKind::Watch, None, self.locks.watch(prefix)).await?;
+        let watched = self.locks.watch(prefix.clone());
+        let watching = caller.dispatch(OperationKind::Watch, Target::Prefix(&prefix), watched).await?;
         // Dropped with the response, the watch ends.
         Ok(Response::new(Box::pin(async_stream::stream! {
             let started = v1::watch_response::Kind::Started;
             yield Ok(v1::WatchResponse { kind: started.into(), ..v1::WatchResponse::default() });
-            while let Some(item) = watching.next().await {
-                yield Ok(reply::watch(item));
-            }
-            yield Err(LocksError::Draining.into());
+            let mut stopped = std::pin::pin!(caller.stopped(OperationKind::Watch, Target::Prefix(&prefix)));
+            let ended = loop {
+                let next = tokio::select! {
+                    biased;
+                    stopped = &mut stopped => Err(stopped),
+                    item = watching.next() => item.ok_or(LocksError::Draining),
+                };
+                match next {
+                    Ok(item) => yield Ok(reply::watch(item)),
+                    Err(ended) => break ended,
+                }
+            };
+            yield Err(ended.into());
         })))
     }
 
@@ -119,7 +133,7 @@ impl<S: Store> LockService for Api<S> {
         let caller = self.caller(&request);
         let (name, token) = convert::check_token(request.into_inner())?;
         let viewed = self.locks.view(&name, Some(token));
-        let view = caller.dispatch(OperationKind::CheckToken, Some(&name), viewed).await?;
+        let view = caller.dispatch(OperationKind::CheckToken, Target::Lock(&name), viewed).await?;
         Ok(Response::new(reply::check_token(view.token_status(token), view.newest_token)))
     }
 }

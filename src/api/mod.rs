@@ -7,6 +7,7 @@ mod deadline;
 mod dispatch;
 mod faults;
 mod fields;
+mod guard;
 mod identity;
 mod lock;
 mod pages;
@@ -18,6 +19,7 @@ mod status;
 
 pub use deadline::deadline;
 pub use faults::Faults;
+pub use guard::Guard;
 pub use identity::StoreIdentity;
 pub(crate) use identity::{STORE_ID_METADATA, STORE_METADATA};
 pub use routes::{Services, admin_routes, services};
@@ -25,7 +27,7 @@ pub use status::{deadline_exceeded, request_too_slow, too_many_calls, unreadable
 
 use crate::{
     locks::Locks,
-    telemetry::{metrics::CallMetrics, traces::Traces},
+    telemetry::{audit::Audit, metrics::CallMetrics, traces::Traces},
 };
 use dispatch::Caller;
 use pages::PageTurns;
@@ -50,6 +52,8 @@ pub struct Api<S> {
     traces: Traces,
     pages: PageTurns,
     faults: Option<Arc<Faults>>,
+    guard: Option<Arc<Guard>>,
+    audit: Option<Arc<Audit>>,
 }
 
 impl<S> Api<S> {
@@ -62,7 +66,17 @@ impl<S> Api<S> {
         traces: &Traces,
     ) -> Self {
         let (locks, metrics, traces) = (locks.clone(), metrics.clone(), traces.clone());
-        Self { locks, store, drain_grace, metrics, traces, pages: PageTurns::default(), faults: None }
+        Self {
+            locks,
+            store,
+            drain_grace,
+            metrics,
+            traces,
+            pages: PageTurns::default(),
+            faults: None,
+            guard: None,
+            audit: None,
+        }
     }
 
     /// The same, with faults on demand.
@@ -71,9 +85,23 @@ impl<S> Api<S> {
         Self { faults, ..self }
     }
 
+    /// The same, for those whom an access file permits what they do.
+    #[must_use]
+    pub fn guarded(self, guard: Option<Arc<Guard>>) -> Self {
+        Self { guard, ..self }
+    }
+
+    /// The same, and notes in the audit log what operators do.
+    #[must_use]
+    pub fn audited(self, audit: Option<Arc<Audit>>) -> Self {
+        Self { audit, ..self }
+    }
+
     fn caller<T>(&self, request: &tonic::Request<T>) -> Caller {
         let (metrics, traces, faults) = (self.metrics.clone(), self.traces.clone(), self.faults.clone());
-        Caller { peer: request.extensions().get().copied(), metrics, traces, faults }
+        let visitor = self.guard.as_ref();
+        let visitor = visitor.map(|guard| guard.visitor(request.metadata().as_ref(), request.extensions()));
+        Caller { peer: request.extensions().get().copied(), metrics, traces, faults, visitor }
     }
 
     /// The answer that begins a stream. Clients keep their leases on it, and move them to other servers: see
@@ -95,6 +123,8 @@ impl<S> Clone for Api<S> {
             traces: self.traces.clone(),
             pages: self.pages.clone(),
             faults: self.faults.clone(),
+            guard: self.guard.clone(),
+            audit: self.audit.clone(),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::fields::Fields;
 use crate::{
     domain::{limits::RETRY_DELAY, mode::PermitLimit},
     locks::{
-        LocksError,
+        Denied, Forbidden, LocksError, NotPermitted,
         keepalive::{SessionError, StreamError},
     },
     store::StoreError,
@@ -93,6 +93,7 @@ impl From<LocksError> for Status {
                 (Code::Unavailable, "OUTCOME_UNKNOWN", Some(RETRY_DELAY))
             }
             LocksError::Store(StoreError::Corrupt(_)) => (Code::DataLoss, "STORE_CORRUPT", None),
+            LocksError::Denied(denied) => return self::denied(denied),
         };
         let mut details = ErrorDetails::new();
         details.set_error_info(reason, DOMAIN, metadata(&error));
@@ -101,6 +102,30 @@ impl From<LocksError> for Status {
         }
         Self::with_error_details(code, error.to_string(), details)
     }
+}
+
+/// The status of a caller who may not do what it asks for.
+fn denied(denied: &Denied) -> Status {
+    let (code, reason) = match denied {
+        Denied::CredentialsMissing => (Code::Unauthenticated, "CREDENTIALS_MISSING"),
+        Denied::CredentialsInvalid => (Code::Unauthenticated, "CREDENTIALS_INVALID"),
+        Denied::CredentialsExpired => (Code::Unauthenticated, "CREDENTIALS_EXPIRED"),
+        Denied::NotPermitted(_) => (Code::PermissionDenied, "NOT_PERMITTED"),
+    };
+    let mut metadata = HashMap::new();
+    if let Denied::NotPermitted(not_permitted) = denied {
+        let NotPermitted { identity, verb, on } = &**not_permitted;
+        metadata.insert("identity".to_owned(), identity.clone());
+        metadata.insert("verb".to_owned(), (*verb).to_owned());
+        match on {
+            Forbidden::Lock(name) => drop(metadata.insert("lock_name".to_owned(), name.clone())),
+            Forbidden::Prefix { prefix, .. } => drop(metadata.insert("prefix".to_owned(), prefix.clone())),
+            Forbidden::Server => {}
+        }
+    }
+    let mut details = ErrorDetails::new();
+    details.set_error_info(reason, DOMAIN, metadata);
+    Status::with_error_details(code, denied.to_string(), details)
 }
 
 /// The status with which a session or a KeepAlive stream ends.
@@ -137,6 +162,10 @@ mod tests {
 
     const MANUAL: &str = include_str!("../../proto/fencepost/v1/lock.proto");
 
+    fn not_permitted() -> NotPermitted {
+        NotPermitted { identity: "a".to_owned(), verb: "read", on: Forbidden::Lock("b".to_owned()) }
+    }
+
     #[test]
     fn each_reason_is_in_the_manual_of_the_api() {
         let (max, what, why) = (1, "operations", String::new);
@@ -163,6 +192,10 @@ mod tests {
             StoreError::OutcomeUnknown(why()).into(),
             StoreError::Corrupt(why()).into(),
             StoreError::NotAllServers { feature: "max_hold", lacking: 1, all: 2 }.into(),
+            Denied::CredentialsMissing.into(),
+            Denied::CredentialsInvalid.into(),
+            Denied::CredentialsExpired.into(),
+            Denied::NotPermitted(Box::new(not_permitted())).into(),
         ];
         let is_name = |word: &&str| word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
         let row = |line: &'static str| {

@@ -6,8 +6,12 @@ use fencepost_client::{Tls, facts};
 use std::{
     env,
     ffi::{OsStr, OsString},
+    path::PathBuf,
     time::Duration,
 };
+
+/// The variable that names the file with the token.
+pub(super) const CREDENTIALS: &str = "FENCEPOST_CREDENTIALS";
 
 /// The servers to call.
 ///
@@ -20,6 +24,10 @@ pub(crate) struct ServerArgs {
     server: Vec<String>,
     #[command(flatten)]
     tls: TlsArgs,
+    /// File with a bearer token alone, for servers that ask for credentials; read for each call
+    /// [env: FENCEPOST_CREDENTIALS]
+    #[arg(long, value_name = "FILE", value_parser = clap::value_parser!(OsString))]
+    credentials: Option<OsString>,
 }
 
 /// The files for TLS with the servers. An empty value counts as none.
@@ -68,12 +76,19 @@ impl ServerArgs {
 
     /// The first of the servers only.
     pub(crate) fn first(&self) -> Self {
-        Self { server: self.addresses().into_iter().take(1).collect(), tls: self.tls.clone() }
+        let server = self.addresses().into_iter().take(1).collect();
+        Self { server, tls: self.tls.clone(), credentials: self.credentials.clone() }
     }
 
     /// The settings for `https://` servers.
     pub(crate) fn tls(&self) -> Result<Tls, Failure> {
         self.tls.settings()
+    }
+
+    /// The file with the token, if there is one.
+    pub(crate) fn credentials(&self) -> Option<PathBuf> {
+        let file = self.credentials.clone().or_else(|| env::var_os(CREDENTIALS));
+        file.filter(|file| !file.is_empty()).map(PathBuf::from)
     }
 
     /// The addresses as written.

@@ -2,12 +2,12 @@
 
 use super::{
     args::{ServerArgs, in_environment},
-    exit::{COMMAND_LINE, Failure, NO, NOT_ACQUIRED, UNAVAILABLE, USAGE},
+    exit::{COMMAND_LINE, Failure, NO, NOT_ACQUIRED, NOT_PERMITTED, UNAVAILABLE, USAGE},
     text,
 };
-use crate::config::misspelt;
+use crate::{config::misspelt, files};
 use fencepost_client::{CallError, Client, Code, ConfigError, FieldViolation, TlsFailure, facts, raw::v1::GetRequest};
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 /// How long a failed call is retried. Short, because a person is waiting.
 pub(super) const RETRY_FOR: Duration = Duration::from_secs(2);
@@ -16,7 +16,28 @@ pub(super) const RETRY_FOR: Duration = Duration::from_secs(2);
 pub(super) fn client(args: &ServerArgs, retry_for: Duration) -> Result<Client, Failure> {
     require_no_misspelt_server(args)?;
     let builder = args.addresses().into_iter().fold(Client::builder(), |builder, address| builder.server(address));
-    builder.tls(args.tls()?).retry_for(retry_for).build().map_err(|error| unusable(&error))
+    let builder = builder.tls(args.tls()?).retry_for(retry_for);
+    let builder = match args.credentials() {
+        None => builder,
+        Some(file) => {
+            // Now, to tell what is wrong with the file. Later it is read again for each call, because it may change.
+            token_in(&file).map_err(|why| Failure::new(USAGE, format!("--credentials {why}")))?;
+            builder.bearer_token(move || token_in(&file).map_err(Into::into))
+        }
+    };
+    builder.build().map_err(|error| unusable(&error))
+}
+
+/// The token in a file. The error tells nothing of it.
+fn token_in(file: &Path) -> Result<String, String> {
+    let problem = |why: &str| format!("{} {why}", file.display());
+    let bytes = files::read(file).map_err(|why| problem(&why))?;
+    let text = String::from_utf8(bytes).map_err(|_| problem("is no text: it must be the token alone"))?;
+    match text.trim() {
+        "" => Err(problem("is empty: it must be the token alone")),
+        token if token.contains(char::is_whitespace) => Err(problem("has several words: it must be the token alone")),
+        token => Ok(token.to_owned()),
+    }
 }
 
 /// Refuses to call the default server where a variable was probably meant to name another one: a lock of the wrong
@@ -40,6 +61,7 @@ pub(super) fn unusable(error: &ConfigError) -> Failure {
         ConfigError::NotTls { .. } => {
             ", or leave out --ca, --cert and --key (FENCEPOST_CA, FENCEPOST_CERT, FENCEPOST_KEY)"
         }
+        ConfigError::TokenInPlainText { .. } => ", or leave out --credentials (FENCEPOST_CREDENTIALS)",
         _ => "; name a server with --server or FENCEPOST_SERVER",
     };
     Failure::new(USAGE, format!("{error}{advice}"))
@@ -148,6 +170,9 @@ impl FailedCall {
                 Failure::new(USAGE, invalid(message, &[]))
             }
             (Code::ResourceExhausted, _) => Failure::new(NOT_ACQUIRED, exhausted(message, self.retry_delay)),
+            (Code::Unauthenticated | Code::PermissionDenied, reason) => {
+                Failure::new(NOT_PERMITTED, format!("{servers} refused the call: {message}{}", what_to_show(reason)))
+            }
             (Code::Aborted, "TOKEN_OUTDATED") => Failure::new(NO, message),
             (Code::Aborted, "REQUEST_ENDED") => Failure::new(NOT_ACQUIRED, ENDED),
             (Code::Aborted, "OVERTAKEN") => Failure::new(NOT_ACQUIRED, OVERTAKEN),
@@ -167,6 +192,15 @@ impl FailedCall {
             ),
             (code, _) => Failure::new(UNAVAILABLE, format!("{servers} refused the call: {message} ({code})")),
         }
+    }
+}
+
+/// What to do about refused credentials, as the end of the sentence.
+fn what_to_show(reason: &str) -> &'static str {
+    match reason {
+        "CREDENTIALS_MISSING" => "; give the file of a token with --credentials or FENCEPOST_CREDENTIALS",
+        "CREDENTIALS_INVALID" | "CREDENTIALS_EXPIRED" => "; put another one into the file of --credentials",
+        _ => "",
     }
 }
 
@@ -212,6 +246,7 @@ pub(super) fn exhausted(message: &str, retry_after: Option<Duration>) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::args::CREDENTIALS;
 
     fn failed_call(code: Code) -> FailedCall {
         FailedCall {
@@ -237,8 +272,9 @@ mod tests {
 
     #[test]
     fn a_server_starts_where_a_client_is_configured() {
-        let names = [facts::ENVIRONMENT_SERVER, facts::ENVIRONMENT_CA, facts::ENVIRONMENT_CERT, facts::ENVIRONMENT_KEY];
-        let environment = names.map(|name| (name.into(), "x".into())).into();
+        let tls = [facts::ENVIRONMENT_CA, facts::ENVIRONMENT_CERT, facts::ENVIRONMENT_KEY];
+        let names = tls.into_iter().chain([facts::ENVIRONMENT_SERVER, CREDENTIALS]);
+        let environment = names.map(|name| (name.into(), "x".into())).collect();
         assert!(crate::config::Config::load([], &environment, |_| Ok(())).is_ok());
     }
 

@@ -19,6 +19,8 @@ pub const LEASE_LOST: u8 = 70;
 pub const OUTPUT: u8 = 74;
 /// The lock was not acquired. A later retry may succeed.
 pub const NOT_ACQUIRED: u8 = 75;
+/// The server refused the credentials, or no rule of it permits the call.
+pub const NOT_PERMITTED: u8 = 77;
 /// The configuration of the server is invalid.
 pub const CONFIG: u8 = 78;
 /// `run`: the command cannot be executed.
@@ -29,7 +31,7 @@ pub const NOT_FOUND: u8 = 127;
 pub const SIGNAL: u8 = 128;
 
 /// What each code means, for `--help` and the manual.
-const MEANINGS: [(&str, &str); 12] = [
+const MEANINGS: [(&str, &str); 13] = [
     ("0", "success; run: the exit status of the command"),
     (
         "1",
@@ -58,7 +60,12 @@ const MEANINGS: [(&str, &str); 12] = [
         "the lock was not acquired: it is held, the wait timed out, the request has ended, or too many calls \
          wait; watch: too many streams",
     ),
-    ("78", "serve: the configuration is invalid; doctor, quorum: a file for TLS cannot be used"),
+    ("77", "the server refused the credentials, or no rule permits the call; access check: no rule permits it"),
+    (
+        "78",
+        "serve: the configuration is invalid; doctor, quorum: a file for TLS cannot be used; access check: the file \
+         cannot be used",
+    ),
     ("126", "run: the command cannot be executed"),
     ("127", "run: the command was not found"),
     ("128+n", "terminated by signal n; run: the command was terminated by signal n"),

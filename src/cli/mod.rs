@@ -3,6 +3,7 @@
 //! Each command builds a request from its arguments, and a pure function turns the response into text and an exit code.
 //! stdout has only the result; all other messages go to stderr.
 
+mod access;
 mod acquiring;
 mod args;
 mod ask;
@@ -77,6 +78,12 @@ enum Command {
     /// Make a store of three or five Redis servers, show how it is, replace one of them, go on after a loss
     #[command(subcommand)]
     Quorum(quorum::QuorumCommand),
+    /// Make tokens for the access file of a server
+    #[command(subcommand)]
+    Token(access::TokenCommand),
+    /// Check the access file of a server
+    #[command(subcommand)]
+    Access(access::AccessCommand),
     /// Print the completion script of a shell
     Completions {
         /// Shell
@@ -130,6 +137,8 @@ impl Cli {
             Command::Health(args) => health::health(args).await?,
             Command::Doctor(args) => doctor::doctor(args).await?,
             Command::Quorum(command) => Box::pin(quorum::quorum(command)).await?,
+            Command::Token(command) => access::token(command)?,
+            Command::Access(command) => access::check(command)?,
             Command::Completions { shell } => docs::completions(shell, &mut io::stdout().lock())?,
             Command::CompleteNames(args) => complete::names(args).await?,
             Command::Man { command } => docs::man(command.as_deref(), &mut io::stdout().lock())?,

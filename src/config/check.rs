@@ -32,6 +32,8 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
         port_file: reader.read("port_file", None, file),
         plaintext: reader.read("plaintext", default.plaintext, switch),
         tls: reader.tls(),
+        access: reader.read("access", None, file),
+        audit_log: reader.read("audit_log", None, file),
         connections_max: reader.read("connections_max", default.connections_max, count(1_000_000)),
         connections_per_peer: reader.read("connections_per_peer", default.connections_per_peer, count(1_000_000)),
         store: reader.read("store", default.store, |text| store(text, &redis_url)),

@@ -42,6 +42,10 @@ pub struct Config {
     pub plaintext: bool,
     /// The files of TLS; `None` without TLS.
     pub tls: Option<TlsFiles>,
+    /// The file that says who may do what; `None` if everybody may do everything.
+    pub access: Option<PathBuf>,
+    /// The file of the audit log, or `-` for stdout; `None` if there is none.
+    pub audit_log: Option<PathBuf>,
     /// The most open connections.
     pub connections_max: usize,
     /// The most open connections from one IP address.
@@ -266,6 +270,8 @@ impl Default for Config {
             port_file: None,
             plaintext: false,
             tls: None,
+            access: None,
+            audit_log: None,
             connections_max: CONNECTIONS_MAX_DEFAULT,
             connections_per_peer: 10_000,
             store: StoreUrl::Memory,

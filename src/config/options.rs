@@ -35,7 +35,7 @@ const fn option(key: &'static str, value_name: &'static str, help: &'static str)
 }
 
 /// All options, in the order of the help.
-pub const OPTIONS: [ServerOption; 31] = [
+pub const OPTIONS: [ServerOption; 33] = [
     option(
         "listen",
         "ADDRESS",
@@ -54,6 +54,16 @@ pub const OPTIONS: [ServerOption; 31] = [
     option("tls_cert", "FILE", "PEM file with the server's certificate and its intermediates; turns TLS on"),
     option("tls_key", "FILE", "PEM file with the private key of the certificate"),
     option("tls_client_ca", "FILE", "PEM file with authorities: each client must show a certificate of one of them"),
+    option(
+        "access",
+        "FILE",
+        "TOML file with tokens, issuers and rules: who may do what (docs/access.md); empty: everybody everything",
+    ),
+    option(
+        "audit_log",
+        "FILE",
+        "File for a line of JSON for each denial, force release, drain and reload (docs/access.md); -: stdout; empty: none",
+    ),
     option("connections_max", "COUNT", "Maximum number of open connections (1 to 1000000)"),
     option("connections_per_peer", "COUNT", "Maximum number of open connections from one IP address (1 to 1000000)"),
     option(

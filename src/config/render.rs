@@ -23,6 +23,8 @@ pub(super) fn value(config: &Config, key: &str) -> Option<String> {
         "tls_cert" => path(config.tls.as_ref().map(|tls| &tls.cert)),
         "tls_key" => path(config.tls.as_ref().map(|tls| &tls.key)),
         "tls_client_ca" => path(config.tls.as_ref().and_then(|tls| tls.client_ca.as_ref())),
+        "access" => path(config.access.as_ref()),
+        "audit_log" => path(config.audit_log.as_ref()),
         "connections_max" => config.connections_max.to_string(),
         "connections_per_peer" => config.connections_per_peer.to_string(),
         "store" => string(&config.store),

@@ -37,12 +37,13 @@ const OF_OTHERS: [&str; 15] = [
 /// Variables of which an empty one is refused, and what the server does without them. The others count as not set
 /// when they are empty, as compose files and shells mean it. But where one of these lost its value, as in
 /// `FENCEPOST_STORE=$REDIS_URL`, the server would keep its locks apart from all others, or let in everybody.
-pub(super) const NEVER_EMPTY: [(&str, &str); 5] = [
+pub(super) const NEVER_EMPTY: [(&str, &str); 6] = [
     (options::FILE_VARIABLE, "to start without a file"),
     ("FENCEPOST_STORE", "to keep the locks in the memory of this server"),
     ("FENCEPOST_TLS_CERT", "to serve without TLS"),
     ("FENCEPOST_TLS_KEY", "to serve without TLS"),
     ("FENCEPOST_TLS_CLIENT_CA", "to ask clients for no certificate"),
+    ("FENCEPOST_ACCESS", "to permit everybody everything"),
 ];
 
 /// A name with so few wrong characters is a misspelt one, even if its prefix is misspelt.

@@ -90,6 +90,9 @@ pub const HOLDERS_SHOWN: usize = 8;
 pub const BEATS_PER_TTL: u32 = 9;
 /// The longest time between two beats of a stream, however long its TTLs are.
 pub const BEAT_PERIOD_MAX: Duration = Duration::from_secs(10);
+/// How often the server checks whether an open stream, or a waiting call, may go on: its credentials may have expired,
+/// and the rules may have changed.
+pub const PERMISSION_CHECK_PERIOD: Duration = Duration::from_secs(3);
 /// Beats that may be unanswered before the stream sends no more of them: a client so far behind is not reading.
 pub const BEATS_UNANSWERED_MAX: u64 = 32;
 /// Handles in one message of a stream to the client: keeps each below 64 KiB.

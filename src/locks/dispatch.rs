@@ -2,16 +2,50 @@
 
 use super::LocksError;
 use crate::{domain::name::LockName, telemetry::metrics::OperationKind};
+use std::sync::Arc;
+
+/// What an operation is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'a> {
+    /// A lock.
+    Lock(&'a LockName),
+    /// All locks whose names begin so.
+    Prefix(&'a str),
+    /// The server, or a stream on which each operation has its own target.
+    Server,
+}
+
+impl<'a> Target<'a> {
+    /// The lock, if it is about one.
+    pub fn lock_name(self) -> Option<&'a LockName> {
+        match self {
+            Self::Lock(name) => Some(name),
+            Self::Prefix(_) | Self::Server => None,
+        }
+    }
+}
 
 /// The API's one way in. A session passes each of its operations through it, as the API does with each unary call.
 pub trait Dispatch: Clone + Send + Sync + 'static {
-    /// Carries out the work of an operation, on this lock if on one. Dropped, it drops the work.
+    /// Carries out the work of an operation, unless its caller may not do that. Dropped, it drops the work.
     fn dispatch<T: Send>(
         &self,
         operation: OperationKind,
-        name: Option<&LockName>,
+        target: Target<'_>,
         work: impl Future<Output = Result<T, LocksError>> + Send,
     ) -> impl Future<Output = Result<T, LocksError>> + Send;
+
+    /// What the client of a stream may do, if that is restricted.
+    fn permission(&self) -> Option<Arc<dyn Permission>>;
+}
+
+/// What the client of a stream may do. It may change while the stream is open.
+pub trait Permission: Send + Sync {
+    /// Whether the stream may stay open.
+    fn stay_open(&self) -> Result<(), LocksError>;
+
+    /// Whether the client may keep a lease of this lock.
+    fn may_keep(&self, name: &LockName) -> bool;
 }
 
 /// No API: the work is carried out as it is.
@@ -19,9 +53,13 @@ impl Dispatch for () {
     fn dispatch<T: Send>(
         &self,
         _: OperationKind,
-        _: Option<&LockName>,
+        _: Target<'_>,
         work: impl Future<Output = Result<T, LocksError>> + Send,
     ) -> impl Future<Output = Result<T, LocksError>> + Send {
         work
+    }
+
+    fn permission(&self) -> Option<Arc<dyn Permission>> {
+        None
     }
 }

@@ -1,5 +1,6 @@
 //! Errors of calls that have no outcome. Each variant asks for a different reaction of the caller.
 
+use super::Denied;
 use crate::{
     domain::{command::WrongOutcome, mode::PermitLimit},
     store::StoreError,
@@ -89,9 +90,22 @@ pub enum LocksError {
          SHARED holders: leave them out"
     )]
     BesideClassic,
+    /// The caller may not do it. Nothing was done.
+    #[error(transparent)]
+    Denied(#[from] Denied),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl LocksError {
+    /// Whether the credentials of the caller do not count any more.
+    pub(super) fn is_of_credentials(&self) -> bool {
+        match self {
+            Self::Denied(denied) => !matches!(denied, Denied::NotPermitted(_)),
+            _ => false,
+        }
+    }
 }
 
 impl From<WrongOutcome> for LocksError {

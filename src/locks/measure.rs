@@ -28,9 +28,11 @@ fn failure(error: &LocksError) -> AcquireFailure {
     match error {
         LocksError::Overtaken => AcquireFailure::Overtaken,
         LocksError::Ended => AcquireFailure::Ended,
-        LocksError::OtherTerms | LocksError::MinTokenTooHigh { .. } | LocksError::Store(StoreError::BadPageToken) => {
-            AcquireFailure::Invalid
-        }
+        LocksError::OtherTerms
+        | LocksError::MinTokenTooHigh { .. }
+        | LocksError::Store(StoreError::BadPageToken)
+        // The API denies an acquire before it begins, and counts it.
+        | LocksError::Denied(_) => AcquireFailure::Invalid,
         LocksError::QueueFull { .. } => AcquireFailure::QueueFull,
         LocksError::ServerFull { .. } | LocksError::SessionFull { .. } | LocksError::WatchersFull { .. } => {
             AcquireFailure::ServerFull

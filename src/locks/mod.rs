@@ -1,6 +1,7 @@
 //! The lock service: waiting, keeping alive, watching, draining. It knows no transport and no store by name.
 
 mod client;
+mod denied;
 mod dispatch;
 mod error;
 mod hub;
@@ -11,7 +12,8 @@ mod wait;
 mod waiters;
 mod watch;
 
-pub use dispatch::Dispatch;
+pub use denied::{Denied, Forbidden, NotPermitted};
+pub use dispatch::{Dispatch, Permission, Target};
 pub use error::LocksError;
 pub use hub::Hub;
 pub use wait::{AcquireAnswer, AcquireCall, Acquired, ConvertAnswer};

@@ -7,7 +7,11 @@ use super::{
     refusals::Refusals,
     turns::Turns,
 };
-use crate::{api::Faults, telemetry::metrics::Bound};
+use crate::{
+    access::{self, Access},
+    api::Faults,
+    telemetry::metrics::Bound,
+};
 use h2::Reason;
 use hyper::{Request, Response, body::Incoming, server::conn::http2::Builder, service::service_fn};
 use hyper_util::{
@@ -57,12 +61,18 @@ pub(super) struct Http2 {
     calls: OpenCalls,
     refusals: Arc<Refusals>,
     turns: Turns,
+    access: Option<Arc<Access>>,
     faults: Option<Arc<Faults>>,
 }
 
 impl Http2 {
-    /// With a bound on the open calls of all connections, and perhaps faults on demand.
-    pub(super) fn new(calls: OpenCalls, refusals: Arc<Refusals>, faults: Option<Arc<Faults>>) -> Self {
+    /// With a bound on the open calls of all connections, and perhaps an access file and faults on demand.
+    pub(super) fn new(
+        calls: OpenCalls,
+        refusals: Arc<Refusals>,
+        access: Option<Arc<Access>>,
+        faults: Option<Arc<Faults>>,
+    ) -> Self {
         let mut builder = Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
@@ -74,7 +84,7 @@ impl Http2 {
             .max_header_list_size(HEADER_LIST_MAX)
             .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
             .max_local_error_reset_streams(ERROR_RESETS_MAX);
-        Self { builder, calls, refusals, turns: Turns::new(), faults }
+        Self { builder, calls, refusals, turns: Turns::new(), access, faults }
     }
 
     /// Serves connections until `closing` resolves. Then asks those that are open to close, and waits until they have.
@@ -118,12 +128,18 @@ impl Http2 {
     {
         let (peer, taken) = (connection.peer(), connection.taken());
         let (turn, unread) = (self.turns.turn(), Unread::default());
+        // What the callers on it show. Without an access file nobody asks.
+        let shown = self.access.clone();
+        let shown = shown.map(|access| Arc::new(access::Connection::new(access, connection.certificate())));
         // It is called as it is, and not cloned for each call, which would be the way to wait until it is ready. Our
         // services always are: bounds refuse calls, they do not delay them.
         let service = RefCell::new(unread.count(self.calls.bound(service)));
         let calls = turn.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
+            if let Some(shown) = &shown {
+                request.extensions_mut().insert(shown.clone());
+            }
             calls.begins(service.borrow_mut().call(request.map(|body| taken.count(body))))
         });
         let serving = self.builder.serve_connection(TokioIo::new(turn.reads(connection)), service);

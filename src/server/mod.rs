@@ -1,7 +1,9 @@
 //! The server: listens, serves, and drains.
 
 mod accept;
+mod access;
 mod admin;
+mod audit;
 mod backlog;
 mod drain;
 mod faults;
@@ -15,11 +17,13 @@ mod tls;
 mod turns;
 
 pub use admin::bind_admin;
+pub use audit::check_audit_log;
 pub use faults::bind_faults;
 pub use listen::{ListenError, Listeners, bind};
 
 use crate::{
-    api::{self, Api, Faults, StoreIdentity},
+    access::Access,
+    api::{self, Api, Faults, Guard, StoreIdentity},
     clock::ProcessClock,
     config::{AdminPlace, Config, ConfigError, Problem, StoreLogin, StoreTls, StoreUrl},
     locks::{Hub, Locks},
@@ -29,7 +33,8 @@ use crate::{
         quorum::{ClusterStore, nodes::addresses::Addresses},
     },
     telemetry::{
-        metrics::{ConnectionMetrics, Metrics},
+        audit::Audit,
+        metrics::{AccessMetrics, ConnectionMetrics, Metrics},
         traces::{Source, Traces},
     },
 };
@@ -67,9 +72,9 @@ pub enum ServeError {
     /// The URL of the store cannot be used.
     #[error("--store: {0}")]
     StoreUrl(String),
-    /// A file for TLS towards the store cannot be used.
+    /// A file for TLS towards the store, or the audit log, cannot be used.
     #[error(transparent)]
-    StoreFile(#[from] ConfigError),
+    File(#[from] ConfigError),
     /// The descriptors compiled into the server do not load.
     #[error("server reflection cannot be set up: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
@@ -169,7 +174,7 @@ pub fn store_url(url: &str, files: &StoreTls, login: &StoreLogin) -> Result<Node
             NodeFile::Password => "store_password_file",
         };
         let problem = Problem { at: option.to_owned(), value: path.display().to_string(), rule: why };
-        ServeError::StoreFile(ConfigError { problems: vec![problem] })
+        ServeError::File(ConfigError { problems: vec![problem] })
     })
 }
 
@@ -202,8 +207,8 @@ impl Server<'_> {
         shutdown: impl Future<Output = ()> + Send + 'static,
         cleanup: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
-        let Self { config, ports: Ports { api: Listeners { sockets, tls }, admin, faults }, store, metrics, traces } =
-            self;
+        let Self { config, ports: Ports { api: listeners, admin, faults }, store, metrics, traces } = self;
+        let Listeners { sockets, tls, access } = listeners;
         let with_admin = config.admin_service == AdminPlace::Everywhere;
         let build = Build::with(&config.store);
         let services = api::service_names(with_admin);
@@ -213,7 +218,10 @@ impl Server<'_> {
         let refresh = move || measured.measure();
         let pages = Pages::new(build, metrics.clone(), refresh, health.subscribe());
         let ordered = (!faults.is_empty()).then(|| Arc::new(Faults::default()));
-        let api = Api::new(locks, store, config.drain_timeout, &metrics.calls, &traces).with_faults(ordered.clone());
+        let audit = audit::open(config, metrics.audit.clone())?;
+        let guard = access.clone().map(|access| Guard::new(access, metrics.access.clone(), audit.clone()));
+        let api = Api::new(locks, store, config.drain_timeout, &metrics.calls, &traces);
+        let api = api.with_faults(ordered.clone()).guarded(guard.map(Arc::new)).audited(audit.clone());
         let grpc = api::admin_routes(&api)?;
         let refusals = Arc::new(Refusals::new(metrics.connections.clone()));
         let outer = ServiceBuilder::new()
@@ -230,7 +238,7 @@ impl Server<'_> {
         let calls = OpenCalls::new(config, metrics.connections.open_calls.clone(), refusals.clone());
         let orders = ordered.clone().map_or_else(Router::new, |ordered| faults::router(ordered, locks.clone()));
         let mut faults = Admin::new(faults, orders, refusals.clone());
-        let http2 = Http2::new(calls, refusals.clone(), ordered);
+        let http2 = Http2::new(calls, refusals.clone(), access.clone(), ordered);
         let gate = Gate {
             tls: tls.clone(),
             admission: Arc::new(Admission::new(
@@ -251,6 +259,8 @@ impl Server<'_> {
         tokio::select! {
             () = served => {}
             never = follow_files(tls.as_deref(), &metrics.connections) => match never {},
+            never = follow_access(access, &metrics.access, audit.as_deref()) => match never {},
+            never = audit::follow(audit.as_deref()) => match never {},
             never = health.follow_store(store_up) => match never {},
             never = admin.run() => match never {},
             never = faults.run() => match never {},
@@ -265,6 +275,14 @@ impl Server<'_> {
 async fn follow_files(tls: Option<&Tls>, metrics: &ConnectionMetrics) -> Infallible {
     match tls {
         Some(tls) => tls.follow_files(metrics).await,
+        None => pending().await,
+    }
+}
+
+/// Follows the access file, if there is one.
+async fn follow_access(access: Option<Arc<Access>>, metrics: &AccessMetrics, audit: Option<&Audit>) -> Infallible {
+    match access {
+        Some(access) => access::follow(access, metrics, audit).await,
         None => pending().await,
     }
 }

@@ -1,5 +1,6 @@
-//! What a server tells about itself: its log, its metrics and its traces.
+//! What a server tells about itself: its log, its audit log, its metrics and its traces.
 
+pub mod audit;
 mod export;
 mod log;
 pub mod metrics;

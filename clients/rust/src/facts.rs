@@ -137,7 +137,7 @@ pub const LOST_UNKNOWN: &str = "the server does not know the lease";
 /// Why a lock is lost: somebody else who knows the lease id released it.
 pub const LOST_RELEASED: &str = "the lease was released elsewhere";
 /// The reasons of errors, and their gRPC codes.
-pub const REASONS: [(&str, &str); 24] = [
+pub const REASONS: [(&str, &str); 28] = [
     ("INVALID_FIELD", "INVALID_ARGUMENT"),
     ("OVERTAKEN", "ABORTED"),
     ("REQUEST_ENDED", "ABORTED"),
@@ -161,6 +161,10 @@ pub const REASONS: [(&str, &str); 24] = [
     ("MODE_MISMATCH", "FAILED_PRECONDITION"),
     ("PERMIT_LIMIT_MISMATCH", "FAILED_PRECONDITION"),
     ("TOKENS_EXHAUSTED", "FAILED_PRECONDITION"),
+    ("CREDENTIALS_MISSING", "UNAUTHENTICATED"),
+    ("CREDENTIALS_INVALID", "UNAUTHENTICATED"),
+    ("CREDENTIALS_EXPIRED", "UNAUTHENTICATED"),
+    ("NOT_PERMITTED", "PERMISSION_DENIED"),
     ("STORE_CORRUPT", "DATA_LOSS"),
 ];
 /// Creates the table of fences. For PostgreSQL.

@@ -195,6 +195,24 @@ pub fn records() -> Vec<Vec<u8>> {
     locks.chain([[&[1], &ends[..]].concat()]).chain(shares).chain(keys).collect()
 }
 
+/// Inputs of the target for access: the kind, and a file, an `authorization` or a certificate.
+pub fn access() -> Vec<Vec<u8>> {
+    const SIGNED: &str = "Bearer eyJhbGciOiJFUzI1NiIsImtpZCI6IjEifQ.\
+        eyJpc3MiOiJpIiwiYXVkIjoiYSIsInN1YiI6InMiLCJleHAiOjk5OTk5OTk5OTk5fQ.\
+        AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0-Pw";
+    const UNSIGNED: &str = "Bearer eyJhbGciOiJub25lIn0.\
+        eyJpc3MiOiJpIiwiYXVkIjoiYSIsInN1YiI6InMiLCJleHAiOjk5OTk5OTk5OTk5fQ.";
+    let file = include_bytes!("../../../deploy/access/access.toml");
+    let inputs: [(u8, &[u8]); 5] = [
+        (0, file),
+        (1, SIGNED.as_bytes()),
+        (1, UNSIGNED.as_bytes()),
+        (1, b"Bearer fp_token"),
+        (2, &[0x30, 0x03, 2, 1, 0]),
+    ];
+    inputs.iter().map(|(kind, bytes)| [&[*kind], *bytes].concat()).collect()
+}
+
 /// Plausible configurations.
 pub fn configurations() -> Vec<Vec<u8>> {
     let file = fencepost::testing::config::Config::default().to_toml();

@@ -5,7 +5,7 @@ use fencepost::testing::store::{
     partition::record::{Key, ended, lock},
     quorum::rpc::messages::{Heartbeat, Parcel},
 };
-use fencepost_fuzz::{METHODS, config, parcel, record, request, seeds};
+use fencepost_fuzz::{METHODS, access, config, parcel, record, request, seeds};
 use tonic::Code;
 
 /// Mutations of each seed.
@@ -98,6 +98,11 @@ fn each_seeded_parcel_decodes() {
         let read = if *kind == 0 { Parcel::decode(bytes).map(drop) } else { Heartbeat::decode(bytes).map(drop) };
         assert_eq!(read, Ok(()), "{kind} {bytes:x?}");
     }
+}
+
+#[test]
+fn no_credentials_cause_a_panic_or_are_taken_for_others() {
+    run_mutations(&seeds::access(), access);
 }
 
 #[test]

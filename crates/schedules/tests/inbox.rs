@@ -49,7 +49,7 @@ fn a_stream_reports_the_end_of_each_of_its_leases() {
             });
             let attach = FromClient::Attach(attach.collect());
             let inbound = tokio_stream::once(Ok::<_, ()>(attach)).chain(tokio_stream::pending());
-            let stream = keep_alive(locks.clone(), inbound, SECOND);
+            let stream = keep_alive(locks.clone(), None, inbound, SECOND);
             let reader = spawn(async move {
                 let mut stream = pin!(stream);
                 let mut ends = BTreeMap::new();

@@ -3,12 +3,13 @@
 use crate::cli::{
     args::CallArgs,
     connect::{CallKind, RETRY_FOR, client, failed},
-    exit::{Failure, UNAVAILABLE},
+    exit::{Failure, NOT_PERMITTED, UNAVAILABLE},
     json, text, write_note,
 };
 use clap::{Args, builder::NonEmptyStringValueParser};
 use fencepost_client::raw::v1::{LockMode, WatchRequest, WatchResponse, watch_response::Kind};
 use std::time::SystemTime;
+use tonic::Code;
 
 /// The locks to watch.
 #[derive(Args, Clone, Debug)]
@@ -41,6 +42,9 @@ pub(in crate::cli) async fn watch(args: WatchArgs) -> Result<(), Failure> {
                 Line::Message(message) => write_note(&message),
             },
             Ok(None) => return Err(ended("the server closed the stream")),
+            Err(status) if matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied) => {
+                return Err(Failure { code: NOT_PERMITTED, ..ended(status.message()) });
+            }
             Err(status) => return Err(ended(status.message())),
         }
     }

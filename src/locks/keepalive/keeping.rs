@@ -2,19 +2,19 @@
 
 use super::{
     AttachLease, DetachReason, FromClient, Group, Inbox, StreamError, StreamNotice, ToClient, attachment_id, ended,
-    expected::Expected, handle_of, measured::Measured, pace::Pace,
+    expected::Expected, handle_of, measured::Measured, pace::Pace, restricted::Restricted,
 };
 use crate::{
     domain::{
         command::Command,
         ids::{AttachmentId, LeaseId},
         lease::LeaseEnd,
-        limits::{BEATS_UNANSWERED_MAX, HANDLES_PER_MESSAGE, TTL_UNKNOWN},
+        limits::{HANDLES_PER_MESSAGE, TTL_UNKNOWN},
         name::LockName,
         outcome::{Fate, RenewOutcome},
     },
-    locks::{Hub, Locks, measure},
-    store::{Store, StoreError},
+    locks::{Hub, Locks, Permission, measure},
+    store::Store,
     telemetry::metrics::{Renewal, StreamKind},
 };
 use hashbrown::HashMap;
@@ -31,7 +31,7 @@ const ASKED_AT_ONCE: usize = 128;
 
 /// A lease that the stream keeps.
 pub(super) struct Lease {
-    name: LockName,
+    pub(super) name: LockName,
     lease_id: LeaseId,
     attachment: AttachmentId,
     attempt: u32,
@@ -70,21 +70,22 @@ pub(in crate::locks) struct Keeping<S: Store, M> {
     pub(super) leases: HashMap<u32, Lease>,
     by_id: HashMap<LeaseId, u32>,
     pub(super) expected: HashMap<u32, Expected>,
-    pace: Pace,
-    sent: u64,
-    answered: u64,
-    last_beat_at: Instant,
+    pub(super) pace: Pace,
+    pub(super) sent: u64,
+    pub(super) answered: u64,
+    pub(super) last_beat_at: Instant,
+    pub(super) restricted: Restricted,
     pub(in crate::locks) outgoing: VecDeque<M>,
     /// Leases that the answer to this beat found due, still to be renewed.
     to_renew: (u64, VecDeque<u32>),
     /// Leases that the next answers check, a few each, because a notice of their end may have been lost.
     to_ask: VecDeque<u32>,
     gone: CancellationToken,
-    measured: Measured,
+    pub(super) measured: Measured,
 }
 
 impl<S: Store, M: From<ToClient>> Keeping<S, M> {
-    pub(in crate::locks) fn open(locks: &Locks<S>, kind: StreamKind) -> Self {
+    pub(in crate::locks) fn open(locks: &Locks<S>, kind: StreamKind, permission: Option<Arc<dyn Permission>>) -> Self {
         let stream = Uuid::new_v4().as_u64_pair().0;
         let mut keeping = Self {
             store: locks.store.clone(),
@@ -100,6 +101,7 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
             sent: 0,
             answered: 0,
             last_beat_at: Instant::now(),
+            restricted: Restricted::new(permission, Instant::now()),
             outgoing: VecDeque::new(),
             to_renew: (0, VecDeque::new()),
             to_ask: VecDeque::new(),
@@ -117,19 +119,6 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
 
     pub(in crate::locks) fn say(&mut self, message: ToClient) {
         self.outgoing.push_back(message.into());
-    }
-
-    pub(in crate::locks) fn next_beat_at(&self) -> Instant {
-        self.last_beat_at + self.pace.period()
-    }
-
-    /// Sends a beat, unless the client is too far behind with its answers.
-    pub(in crate::locks) fn beat(&mut self, now: Instant) {
-        self.last_beat_at = now;
-        if self.sent - self.answered < BEATS_UNANSWERED_MAX {
-            self.sent += 1;
-            self.say(ToClient::Beat { beat: self.sent, next_in: self.pace.period() });
-        }
     }
 
     /// Passes on notices of the store, at most a batch of them.
@@ -289,12 +278,12 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
             return Vec::new();
         }
         let asked = Instant::now();
+        let (handles, mut at_risk) = self.only_permitted(handles, asked);
         let renewals =
             handles.iter().filter_map(|handle| self.leases.get(handle)).map(Lease::renewal).collect::<Vec<_>>();
         let answers = self.store.renew_each(renewals).await;
         debug_assert_eq!(answers.len(), handles.len(), "the store answers each");
         let mut groups: HashMap<Duration, Vec<u32>> = HashMap::new();
-        let mut at_risk = Vec::new();
         for (handle, answer) in handles.iter().copied().zip(answers) {
             match answer.and_then(|answer| Ok(answer.of::<RenewOutcome>()?.outcome)) {
                 Ok(RenewOutcome::Renewed(renewed)) => {
@@ -313,8 +302,8 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
                     self.say(ToClient::Detached { handle, reason: DetachReason::AttachedElsewhere });
                 }
                 Err(error) => {
-                    self.measured.renewal(Renewal::Failed);
-                    self.retry_at_once(handle, asked, &error);
+                    tracing::debug!(handle, %error, "renewal did not get through");
+                    self.retry_at_once(handle, asked);
                     at_risk.push(handle);
                 }
             }
@@ -333,9 +322,9 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
         lease.attached = true;
     }
 
-    /// The store did not do it: the next answer tries again.
-    fn retry_at_once(&mut self, handle: u32, now: Instant, error: &StoreError) {
-        tracing::debug!(handle, %error, "renewal did not get through");
+    /// It was not renewed: the next answer tries again.
+    pub(super) fn retry_at_once(&mut self, handle: u32, now: Instant) {
+        self.measured.renewal(Renewal::Failed);
         let Some(lease) = self.leases.get_mut(&handle) else { return };
         self.pace.remove(handle, lease.ttl, lease.due);
         lease.due = self.pace.add(handle, lease.ttl, now.checked_sub(lease.ttl).unwrap_or(now));
@@ -364,8 +353,8 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
 impl<S: Store, M> Drop for Keeping<S, M> {
     fn drop(&mut self) {
         self.hub.close(self.stream);
-        // The server drains: it revokes no lease for that, whether it still told the stream or only cut it.
-        if self.gone.is_cancelled() {
+        // The server ended the stream: it revokes no lease for that. If it drains, it may not have told the stream.
+        if self.gone.is_cancelled() || self.restricted.is_over() {
             return;
         }
         let store = self.store.clone();

@@ -9,7 +9,9 @@ mod inbox;
 mod keeping;
 mod measured;
 mod pace;
+mod restricted;
 mod stream;
+mod timing;
 
 pub(super) use inbox::{Inbox, StreamNotice};
 pub(super) use keeping::Keeping;

@@ -2,7 +2,7 @@
 
 use super::{FromClient, Keeping, SessionError, StreamError, ToClient};
 use crate::{
-    locks::{Locks, LocksError},
+    locks::{Locks, LocksError, Permission},
     store::Store,
     telemetry::metrics::StreamKind,
 };
@@ -14,18 +14,20 @@ use tokio_stream::Stream;
 enum Event<E> {
     Notice,
     Message(Option<Result<FromClient, E>>),
-    BeatDue,
+    TimerDue,
     Renewing,
     Draining,
     Gone,
 }
 
-/// Keeps leases alive as requested on `inbound`, until the stream ends or the server has drained.
+/// Keeps leases alive as requested on `inbound`, until the stream ends, the server has drained, or the client loses its
+/// permission.
 ///
 /// Dropping the stream means that the client is gone: the `Drop` of the leases cleans up, whichever await was pending.
 /// While the client does not read, the transport does not poll, so no beat is sent and leases end.
 pub fn keep_alive<S, E>(
     locks: Arc<Locks<S>>,
+    permission: Option<Arc<dyn Permission>>,
     inbound: impl Stream<Item = Result<FromClient, E>> + Send + 'static,
     drain_grace: Duration,
 ) -> impl Stream<Item = Result<ToClient, SessionError<E>>> + Send + 'static
@@ -35,8 +37,8 @@ where
 {
     async_stream::stream! {
         let mut inbound = pin!(inbound.fuse());
-        let mut keeping = Keeping::<S, ToClient>::open(&locks, StreamKind::KeepAlive);
-        let mut due = keeping.next_beat_at();
+        let mut keeping = Keeping::<S, ToClient>::open(&locks, StreamKind::KeepAlive, permission);
+        let mut due = keeping.next_due();
         let mut timer = pin!(sleep_until(due));
         // `heard`: the last event was a message. Renewals come next, so that a flood of messages costs no lease.
         let (mut drain_sent, mut heard) = (false, false);
@@ -44,14 +46,14 @@ where
             while let Some(message) = keeping.outgoing.pop_front() {
                 yield Ok(message);
             }
-            if due != keeping.next_beat_at() {
-                due = keeping.next_beat_at();
+            if due != keeping.next_due() {
+                due = keeping.next_due();
                 timer.set(sleep_until(due));
             }
             let event = tokio::select! {
                 biased;
                 () = locks.going.gone.cancelled() => Event::Gone,
-                () = &mut timer => Event::BeatDue,
+                () = &mut timer => Event::TimerDue,
                 () = keeping.inbox().ready() => Event::Notice,
                 () = locks.going.draining.cancelled(), if !drain_sent => Event::Draining,
                 () = ready(()), if heard && keeping.is_renewing() => Event::Renewing,
@@ -62,7 +64,7 @@ where
             let received = match event {
                 Event::Notice => { keeping.take_notices(); Ok(()) }
                 Event::Renewing => { keeping.renew_some().await; Ok(()) }
-                Event::BeatDue => { keeping.beat(Instant::now()); Ok(()) }
+                Event::TimerDue => keeping.on_time(Instant::now()).map_err(|error| SessionError::Stream(error.into())),
                 Event::Draining => {
                     drain_sent = true;
                     keeping.say(ToClient::Draining(drain_grace));

@@ -159,7 +159,7 @@ where
 {
     async_stream::stream! {
         let mut inbound = std::pin::pin!(inbound.fuse());
-        let mut session = Session::open(locks.clone(), client.clone());
+        let mut session = Session::open(locks.clone(), client.clone(), dispatch.permission());
         let mut under_way = UnderWay::default();
         let mut run = |begun: Begun| Box::pin(begun.run(locks.clone(), dispatch.clone()));
         let mut timer = std::pin::pin!(tokio::time::sleep_until(session.next_due()));
@@ -194,7 +194,10 @@ where
                 Event::OtherDriver => Ok(true),
                 Event::Notice => { session.keeping.take_notices(); Ok(true) }
                 Event::Renewing => { session.keeping.renew_some().await; Ok(true) }
-                Event::TimerDue => { session.on_time(Instant::now()); due = Instant::now(); Ok(true) }
+                Event::TimerDue => {
+                    due = Instant::now();
+                    session.on_time(due).map(|()| true).map_err(|error| SessionError::Stream(error.into()))
+                }
                 Event::Positions => { session.send_positions(); Ok(true) }
                 Event::Draining => {
                     drain_sent = true;

@@ -10,7 +10,7 @@ use crate::{
         outcome::{ReleaseOutcome, RenewOutcome},
     },
     locks::{
-        AcquireAnswer, AcquireCall, Dispatch, Locks, LocksError,
+        AcquireAnswer, AcquireCall, Dispatch, Locks, LocksError, Permission, Target,
         client::Client,
         keepalive::{Keeping, StreamError},
         waiters::Waiter,
@@ -55,6 +55,16 @@ enum Outcome {
     Renew(Result<(RenewOutcome, Duration), LocksError>),
 }
 
+impl Outcome {
+    fn error(&self) -> Option<&LocksError> {
+        match self {
+            Self::Acquire(_, _, answer) => answer.as_ref().err(),
+            Self::Release(outcome) => outcome.as_ref().err(),
+            Self::Renew(outcome) => outcome.as_ref().err(),
+        }
+    }
+}
+
 impl Begun {
     /// Dropped before it is done, it is cleaned up like a dropped unary call.
     pub(super) async fn run<S: Store>(self, locks: Arc<Locks<S>>, dispatch: impl Dispatch) -> Done {
@@ -62,16 +72,17 @@ impl Begun {
         let outcome = match task {
             Task::Acquire(name, call) => {
                 let ids = call.call;
-                let answer = dispatch.dispatch(OperationKind::Acquire, Some(&name), locks.acquire(&name, call)).await;
+                let answer =
+                    dispatch.dispatch(OperationKind::Acquire, Target::Lock(&name), locks.acquire(&name, call)).await;
                 Outcome::Acquire(name, ids, answer)
             }
             Task::Release(name, lease_id) => {
                 let release = locks.release(&name, lease_id);
-                Outcome::Release(dispatch.dispatch(OperationKind::Release, Some(&name), release).await)
+                Outcome::Release(dispatch.dispatch(OperationKind::Release, Target::Lock(&name), release).await)
             }
             Task::Renew(name, lease_id, ttl, arrived) => {
                 let renewal = locks.renew(&name, lease_id, ttl, arrived);
-                Outcome::Renew(dispatch.dispatch(OperationKind::Renew, Some(&name), renewal).await)
+                Outcome::Renew(dispatch.dispatch(OperationKind::Renew, Target::Lock(&name), renewal).await)
             }
         };
         Done(operation, outcome)
@@ -91,8 +102,8 @@ pub(super) struct Session<S: Store, E> {
 }
 
 impl<S: Store, E> Session<S, E> {
-    pub(super) fn open(locks: Arc<Locks<S>>, client: Arc<Client>) -> Self {
-        let keeping = Keeping::open(&locks, StreamKind::Session);
+    pub(super) fn open(locks: Arc<Locks<S>>, client: Arc<Client>, permission: Option<Arc<dyn Permission>>) -> Self {
+        let keeping = Keeping::open(&locks, StreamKind::Session, permission);
         Self {
             keeping,
             locks,
@@ -111,19 +122,18 @@ impl<S: Store, E> Session<S, E> {
 
     /// When `on_time` is due.
     pub(super) fn next_due(&self) -> Instant {
-        let beat_at = self.keeping.next_beat_at();
-        if self.waiting == 0 { beat_at } else { beat_at.min(self.look_at) }
+        let due = self.keeping.next_due();
+        if self.waiting == 0 { due } else { due.min(self.look_at) }
     }
 
-    pub(super) fn on_time(&mut self, now: Instant) {
-        if self.keeping.next_beat_at() <= now {
-            self.keeping.beat(now);
-        }
+    pub(super) fn on_time(&mut self, now: Instant) -> Result<(), LocksError> {
+        self.keeping.on_time(now)?;
         if self.look_at <= now {
             let waits = self.in_flight.iter().filter(|(_, it)| matches!(it, InFlight::Acquire { wait: Some(_), .. }));
             self.positions.look_at(waits.map(|(operation, _)| *operation));
             self.look_at = now + POSITION_PERIOD;
         }
+        Ok(())
     }
 
     /// Tells some waiting operations their queue position.
@@ -204,8 +214,9 @@ impl<S: Store, E> Session<S, E> {
         self.keeping.outgoing.push_back(ToClient::Answer(operation, answer));
     }
 
-    /// Answers a finished operation. Dropped here, a lease that it was granted lasts for its TTL, or for 3 s if its
-    /// answer had not left.
+    /// Answers a finished operation, unless the credentials of the session do not count any more. That ends the
+    /// session: its client then repeats the operation on another one, with new credentials. Dropped here, a lease that
+    /// it was granted lasts for its TTL, or for 3 s if its answer had not left.
     pub(super) async fn done(&mut self, Done(operation, outcome): Done) {
         let handle = match self.in_flight.remove(&operation) {
             Some(InFlight::Acquire { handle, wait }) => {
@@ -216,6 +227,11 @@ impl<S: Store, E> Session<S, E> {
             }
             Some(InFlight::Other) | None => 0,
         };
+        if let Some(error) = outcome.error().filter(|error| error.is_of_credentials()) {
+            self.keeping.expect_no_more(handle);
+            self.keeping.deny(error.clone(), Instant::now());
+            return;
+        }
         match outcome {
             Outcome::Acquire(name, call, answer) => {
                 let acquired = match &answer {

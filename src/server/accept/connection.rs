@@ -74,6 +74,14 @@ impl Connection {
         self.peer
     }
 
+    /// The certificate of the client, as DER, if it showed one.
+    pub(in crate::server) fn certificate(&self) -> Option<&[u8]> {
+        match &self.transport {
+            Transport::Tls(stream) => stream.get_ref().1.peer_certificates()?.first().map(AsRef::as_ref),
+            Transport::Tcp(_) | Transport::Unix(_) => None,
+        }
+    }
+
     fn transport(self: Pin<&mut Self>) -> &mut Transport {
         &mut self.get_mut().transport
     }

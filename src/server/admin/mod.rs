@@ -23,7 +23,11 @@ use crate::{
     telemetry::metrics::Bound,
 };
 use axum::Router;
-use hyper::service::{Service, service_fn};
+use hyper::{
+    Request,
+    body::Incoming,
+    service::{Service, service_fn},
+};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
@@ -137,7 +141,8 @@ async fn serve(
     closing: CancellationToken,
 ) {
     let service = TowerToHyperService::new(router);
-    let noted = service_fn(|request| {
+    let noted = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
         let (under_way, answer) = (activity.begin_request(), service.call(request));
         async move {
             let _under_way = under_way;

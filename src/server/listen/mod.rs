@@ -3,8 +3,9 @@
 pub(super) mod tcp;
 mod unix;
 
-use super::tls::Tls;
+use super::{access, tls::Tls};
 use crate::{
+    access::Access,
     api::peer::Peer,
     config::{Config, ConfigError, Listen, Problem},
 };
@@ -46,11 +47,12 @@ impl From<io::Error> for ListenError {
     }
 }
 
-/// The sockets that the server listens on, and its TLS.
+/// The sockets that the server listens on, its TLS, and its access file.
 #[derive(Debug)]
 pub struct Listeners {
     pub(super) sockets: Vec<Listener>,
     pub(super) tls: Option<Arc<Tls>>,
+    pub(super) access: Option<Arc<Access>>,
 }
 
 impl Listeners {
@@ -72,9 +74,10 @@ impl Listeners {
     }
 }
 
-/// Loads the files of TLS, and opens the sockets. Needs a running tokio runtime.
+/// Loads the files of TLS and the access file, and opens the sockets. Needs a running tokio runtime.
 pub async fn bind(config: &Config) -> Result<Listeners, ListenError> {
     let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
+    let access = config.access.clone().map(access::load).transpose()?;
     let sockets = match &config.listen {
         Listen::Unix(path) => vec![Listener::Unix(unix::Socket::open(path).await?)],
         Listen::Tcp(address) => {
@@ -87,7 +90,7 @@ pub async fn bind(config: &Config) -> Result<Listeners, ListenError> {
             sockets.into_iter().map(Listener::Tcp).collect()
         }
     };
-    Ok(Listeners { sockets, tls })
+    Ok(Listeners { sockets, tls, access })
 }
 
 /// What to do about an API without TLS.

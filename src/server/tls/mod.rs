@@ -5,6 +5,8 @@ mod load;
 mod reload;
 mod validity;
 
+pub(super) use reload::RELOAD_PERIOD;
+
 use crate::config::{ConfigError, TlsFiles};
 use files::Contents;
 use parking_lot::RwLock;

@@ -9,7 +9,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::{task::spawn_blocking, time::sleep};
 
 /// How often the files are read. They are compared by content, because a mounted secret may keep its times.
-const RELOAD_PERIOD: Duration = Duration::from_secs(5);
+pub(in crate::server) const RELOAD_PERIOD: Duration = Duration::from_secs(5);
 
 impl Tls {
     /// Uses the files whenever they change and fit together. Until then, the server keeps what it has. The log says

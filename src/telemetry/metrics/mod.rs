@@ -3,6 +3,8 @@
 //! Each group is a struct of handles that the code holds which moves them: no operation looks up a metric by its name
 //! or labels. No label has a value that clients choose, so the number of time series is bounded.
 
+mod access;
+mod audit;
 mod calls;
 mod connections;
 mod label;
@@ -13,6 +15,8 @@ mod runtime;
 mod store;
 mod traces;
 
+pub use access::{AccessMetrics, AccessMode, AccessReload, Denial};
+pub use audit::AuditMetrics;
 pub use calls::{CANCELLED, CODES, CallMetrics, Method, OperationKind, UNKNOWN};
 pub use connections::{Bound, ConnectionMetrics, TlsHandshake, TlsReload};
 pub use label::{ByLabel, Counters, Gauges, Label};
@@ -51,6 +55,10 @@ pub struct Metrics {
     pub calls: Arc<CallMetrics>,
     /// Connections.
     pub connections: Arc<ConnectionMetrics>,
+    /// The access file.
+    pub access: Arc<AccessMetrics>,
+    /// The audit log.
+    pub audit: Arc<AuditMetrics>,
     /// Whether the server drains.
     pub draining: Gauge,
     /// The export of traces.
@@ -70,9 +78,11 @@ impl Metrics {
         let partitions = Arc::new(PartitionMetrics::register(own));
         let calls = Arc::new(CallMetrics::register(own));
         let connections = Arc::new(ConnectionMetrics::register(own));
+        let access = Arc::new(AccessMetrics::register(own));
+        let audit = Arc::new(AuditMetrics::register(own));
         let draining = register(own, "draining", "1 while the server drains, else 0");
         let traces = Arc::new(TraceMetrics::register(own));
-        Self { registry, locks, store, partitions, calls, connections, draining, traces }
+        Self { registry, locks, store, partitions, calls, connections, access, audit, draining, traces }
     }
 
     /// All metrics, in the text format of OpenMetrics.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tonic::transport::Channel;
 
 /// All metrics of the server, with their types and units.
-const METRICS: [(&str, &str, &str); 47] = [
+const METRICS: [(&str, &str, &str); 50] = [
     ("fencepost_grants", "counter", ""),
     ("fencepost_contended", "counter", ""),
     ("fencepost_acquire_failures", "counter", ""),
@@ -51,6 +51,9 @@ const METRICS: [(&str, &str, &str); 47] = [
     ("fencepost_leads_begun", "counter", ""),
     ("fencepost_leads_lost", "counter", ""),
     ("fencepost_shed", "counter", ""),
+    ("fencepost_access_denials", "counter", ""),
+    ("fencepost_access_reloads", "counter", ""),
+    ("fencepost_audit_lines_lost", "counter", ""),
     ("fencepost_draining", "gauge", ""),
     ("fencepost_trace_export_failures", "counter", ""),
     ("fencepost_trace_spans_lost", "counter", ""),

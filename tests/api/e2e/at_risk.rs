@@ -46,7 +46,7 @@ async fn leases_are_at_risk_until_they_can_be_renewed() {
     let lease_id = granted(store.acquire(&name, acquire(new_request(), TTL, false)).await.unwrap()).lease_id;
     let (client, requests) = mpsc::channel(64);
     let inbound = ReceiverStream::new(requests).map(Ok::<_, Infallible>);
-    let mut messages: Messages = Box::pin(keep_alive(locks, inbound, Duration::ZERO));
+    let mut messages: Messages = Box::pin(keep_alive(locks, None, inbound, Duration::ZERO));
 
     store.down.store(true, Ordering::SeqCst);
     let attach = AttachLease { handle: 4, name, lease_id, attempt: 1, release_on_disconnect: false };

@@ -62,7 +62,7 @@ impl Bench {
             }
         });
         let inbound = inbound.map(Ok::<_, Infallible>);
-        let messages: Messages = Box::pin(keep_alive(locks.clone(), inbound, Duration::ZERO));
+        let messages: Messages = Box::pin(keep_alive(locks.clone(), None, inbound, Duration::ZERO));
         Self { store, locks, client, noise, messages }
     }
 

@@ -1,6 +1,7 @@
 //! The command line as its users run it: real servers, real commands, real signals.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
+mod access;
 mod addresses;
 #[path = "../../support/authority.rs"]
 mod authority;

@@ -67,6 +67,10 @@ fn dependencies_go_one_way() {
     refused("src/node/a.rs", "use crate::store::StoreError;", "node must not use crate::store");
     refused("src/node/a.rs", "use crate::domain::{limits::Limits, time::StoreTime};", "crate::domain::limits");
     refused("src/node/a/b.rs", "use crate::config::Config;", "crate::config");
+    refused("src/access/a.rs", "use crate::domain::name::LockName;", "access must not use crate::domain::name");
+    refused("src/access/a.rs", "use crate::telemetry::metrics::Label;", "crate::telemetry");
+    passes("src/access/a.rs", "use crate::{clock::unix_time, files::read};");
+    passes("src/api/a.rs", "use crate::access::Access;");
     refused("src/helpers/a.rs", "", "unknown module");
     passes("src/domain/a.rs", "use crate::domain::limits::Limits;\n// crate::store is above\n");
     passes("src/config/a.rs", "use crate::{config::Config, domain::limits::{Limits, TTL_FLOOR}};");

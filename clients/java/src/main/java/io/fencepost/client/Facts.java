@@ -251,6 +251,10 @@ public final class Facts {
             Map.entry("MODE_MISMATCH", "FAILED_PRECONDITION"),
             Map.entry("PERMIT_LIMIT_MISMATCH", "FAILED_PRECONDITION"),
             Map.entry("TOKENS_EXHAUSTED", "FAILED_PRECONDITION"),
+            Map.entry("CREDENTIALS_MISSING", "UNAUTHENTICATED"),
+            Map.entry("CREDENTIALS_INVALID", "UNAUTHENTICATED"),
+            Map.entry("CREDENTIALS_EXPIRED", "UNAUTHENTICATED"),
+            Map.entry("NOT_PERMITTED", "PERMISSION_DENIED"),
             Map.entry("STORE_CORRUPT", "DATA_LOSS"));
 
     /** Creates the table of fences. For PostgreSQL. */

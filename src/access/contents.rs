@@ -1,0 +1,28 @@
+//! What the access file and the files that it names contain.
+
+use super::{error::AccessError, file::AccessFile};
+use crate::files::read;
+use std::path::Path;
+
+/// The contents of all files of a policy. Compared as they are, because a mounted secret may keep its times.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Contents {
+    pub(super) text: String,
+    /// The keys of the issuers, in the order of their entries, or why they cannot be read.
+    pub(super) keys: Vec<Result<Vec<u8>, String>>,
+}
+
+impl Contents {
+    /// Reads the file, and those that it names.
+    pub(super) fn read(path: &Path) -> Result<(AccessFile, Self), AccessError> {
+        let bytes = read(path).map_err(AccessError::of_file)?;
+        let text = String::from_utf8(bytes).map_err(|_| AccessError::of_file("is no text: it must be UTF-8"))?;
+        let file = parse(&text)?;
+        let keys = file.jwt.iter().map(|entry| read(entry.keys.get_ref())).collect();
+        Ok((file, Self { text, keys }))
+    }
+}
+
+pub(super) fn parse(text: &str) -> Result<AccessFile, AccessError> {
+    toml::from_str(text).map_err(|error| AccessError::of_parser(text, &error))
+}

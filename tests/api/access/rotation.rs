@@ -1,0 +1,90 @@
+//! All credentials are replaced while clients hold locks and acquire others.
+
+use crate::{
+    support::{until, within},
+    world::{Files, World, rule, token},
+};
+use fencepost_client::Client;
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+const CLIENTS: usize = 8;
+const HELD_BY_EACH: usize = 5;
+/// Of the leases that are held all the time: shorter than the rotation, so that none lasts by itself.
+const TTL: Duration = Duration::from_secs(6);
+const ROUNDS: usize = 3;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_lease_is_lost_when_all_tokens_are_replaced() {
+    let files = Files::new();
+    let file = |tokens: &[usize]| {
+        let tokens = tokens.iter().map(|number| token("app", &format!("secret-{number}")));
+        "mode = \"enforce\"\n".to_owned() + &tokens.collect::<String>() + &rule("app", &["acquire", "read"], &["app/"])
+    };
+    files.rules(&file(&[0]));
+    files.write("token", "secret-0");
+    let world = World::start(&files).await;
+    let (over, pairs) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let mut tasks = Vec::new();
+    for number in 0..CLIENTS {
+        let path = files.path("token");
+        let client = Client::builder()
+            .server(world.addr.to_string())
+            .bearer_token(move || Ok(fs::read_to_string(&path)?))
+            .build()
+            .unwrap();
+        let (over, pairs) = (over.clone(), pairs.clone());
+        tasks.push(tokio::spawn(async move {
+            let mut held = Vec::new();
+            for lock in 0..HELD_BY_EACH {
+                held.push(client.acquire(format!("app/held/{number}/{lock}")).ttl(TTL).await.unwrap());
+            }
+            let mut refused = 0;
+            while !over.load(Relaxed) {
+                match client.acquire(format!("app/pair/{number}")).ttl(TTL).await {
+                    Ok(lock) => drop(lock.release().await),
+                    // None should be: the client repeats on its next session what was under way.
+                    Err(_) => refused += 1,
+                }
+                pairs.fetch_add(1, Relaxed);
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let lost = held.iter().filter(|lock| !lock.is_valid()).count();
+            for lock in held {
+                lock.release().await.unwrap();
+            }
+            (lost, refused)
+        }));
+    }
+    for round in 0..ROUNDS {
+        let reloads = || world.metric("fencepost_access_reloads_total", "ok");
+        let before = reloads().await;
+        files.rules(&file(&[round, round + 1]));
+        until(async || reloads().await == before + 1.0).await;
+        files.write("token", &format!("secret-{}", round + 1));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        files.rules(&file(&[round + 1]));
+        until(async || reloads().await == before + 2.0).await;
+        // Streams with the old token end, and their leases are attached to others.
+        tokio::time::sleep(TTL).await;
+    }
+    let before = pairs.load(Relaxed);
+    until(async || pairs.load(Relaxed) > before + CLIENTS).await;
+    over.store(true, Relaxed);
+    let mut refused_in_all = 0;
+    for task in tasks {
+        let (lost, refused) = within(task).await.unwrap();
+        assert_eq!(lost, 0);
+        refused_in_all += refused;
+    }
+    assert_eq!(world.metric("fencepost_losses_total", "").await, 0.0);
+    let renewals = world.metric("fencepost_renewals_total", "outcome=\"renewed\"").await;
+    assert!(renewals > (CLIENTS * HELD_BY_EACH * ROUNDS) as f64, "{renewals}");
+    assert_eq!(refused_in_all, 0, "a session that ends with its credentials repeats what was under way");
+}

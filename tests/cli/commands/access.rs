@@ -1,0 +1,132 @@
+//! Commands with credentials, and those for the access file.
+
+use crate::{
+    addresses::CALLS,
+    support::{Ended, Process, Server, fencepost},
+};
+use std::{fs, path::PathBuf};
+
+/// A folder with files.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        fs::write(self.path(name), text).unwrap();
+        self.path(name).display().to_string()
+    }
+
+    /// A token of this name, in a file, and its entry.
+    fn token(&self, name: &str) -> (String, String) {
+        let made = run(&["token", "new", name]).expect(0);
+        let (token, entry) = made.out.split_once("\n\n").unwrap();
+        (self.write(name, &format!("{token}\n")), format!("{entry}\n"))
+    }
+}
+
+fn run(arguments: &[&str]) -> Ended {
+    Process::start(&mut fencepost(arguments)).ended()
+}
+
+const RULES: &str = "
+[[rule]]
+who = [\"app\"]
+may = [\"acquire\", \"read\", \"check\"]
+locks = [\"app/\"]
+
+[[rule]]
+who = [\"operator\"]
+may = [\"read\", \"force\", \"operate\"]
+locks = [\"\"]
+";
+
+#[test]
+fn commands_send_the_token_of_a_file() {
+    let folder = Folder::new();
+    let ((app, app_entry), (operator, operator_entry)) = (folder.token("app"), folder.token("operator"));
+    let access = folder.write("access.toml", &format!("mode = \"enforce\"\n{app_entry}{operator_entry}{RULES}"));
+    let server = Server::start_with(&["--access", &access]);
+    let missing = "give the file of a token with --credentials or FENCEPOST_CREDENTIALS";
+    for call in CALLS {
+        server.run(call).expect(77).says(missing);
+    }
+    server.run(&["run", "app/1", "true"]).expect(77).says(missing);
+    server.run(&["run", "app/1", "--also", "app/2", "true"]).expect(77).says(missing);
+
+    let with = |file: &str, words: &[&str]| server.run(&[words, &["--credentials", file]].concat());
+    let taken = with(&app, &["acquire", "app/1", "--ttl", "1m"]).expect(0);
+    with(&app, &["renew", "app/1", "--lease-id", taken.field("lease id")]).expect(0);
+    with(&app, &["get", "app/1"]).expect(0);
+    with(&app, &["ls", "app/"]).expect(0);
+    with(&app, &["check-token", "app/1", taken.field("token")]).expect(0);
+    with(&app, &["ls"]).expect(77).says("within app/");
+    with(&app, &["acquire", "other"]).expect(77).says("no rule permits \"app\" to acquire \"other\"");
+    with(&app, &["watch"]).expect(77).says("within app/");
+    let revoke = ["force-release", "app/1", "--token", taken.field("token"), "--reason", "test"];
+    with(&app, &revoke).expect(77).says("no rule permits \"app\" to force");
+    with(&operator, &revoke).expect(0);
+    let variable = server.command(&["run", "app/1", "true"]).env("FENCEPOST_CREDENTIALS", &app).status().unwrap();
+    assert!(variable.success());
+
+    let wrong = folder.write("wrong", "fp_wrong");
+    let refused = with(&wrong, &["get", "app/1"]).expect(77).says("put another one into the file of --credentials");
+    assert!(!refused.err.contains("fp_wrong") && !server.log().contains("fp_wrong"), "{refused:?}");
+    let log = server.log();
+    let secrets = [&app, &operator].map(|file| fs::read_to_string(file).unwrap());
+    assert!(secrets.iter().all(|secret| !log.contains(secret.trim())), "{log}");
+    assert!(log.contains("denied by the access file") && log.contains("app"), "{log}");
+    with(&app, &["drain", "--yes"]).expect(77);
+    with(&operator, &["drain", "--yes"]).expect(0);
+}
+
+#[test]
+fn a_file_without_a_token_is_named() {
+    let folder = Folder::new();
+    let server = Server::start();
+    for (text, said) in [("", "is empty"), (" \n", "is empty"), ("two words", "has several words")] {
+        let file = folder.write("token", text);
+        server.run(&["get", "a", "--credentials", &file]).expect(64).says(said).says("--credentials");
+    }
+    let none = folder.path("none").display().to_string();
+    server.run(&["get", "a", "--credentials", &none]).expect(64).says("cannot be read");
+    let file = folder.write("token", "secret");
+    server.run(&["get", "a", "--credentials", &file]).expect(0);
+    let plain = run(&["get", "a", "--credentials", &file, "--server", "192.0.2.1:7420"]).expect(64);
+    plain.says("write https://").says("or leave out --credentials");
+}
+
+#[test]
+fn a_server_needs_a_file_that_it_can_use() {
+    let folder = Folder::new();
+    let file = folder.write("access.toml", "mode = \"enforce\"\nrules = 1");
+    let refused = run(&["serve", "--listen", "127.0.0.1:0", "--access", &file]).expect(78);
+    refused.says(&file).says("line 2, column 1: unknown field `rules`");
+    let mut empty = fencepost(&["serve", "--listen", "127.0.0.1:0"]);
+    let refused = Process::start(empty.env("FENCEPOST_ACCESS", "")).ended().expect(78);
+    refused.says("FENCEPOST_ACCESS: set, but empty");
+}
+
+#[test]
+fn a_file_is_checked_without_a_server() {
+    let folder = Folder::new();
+    let file = folder.write("access.toml", &format!("mode = \"enforce\"\n{RULES}"));
+    let check = |words: &[&str]| run(&[&["access", "check", "--file", &file, "--as"], words].concat());
+    let permitted = check(&["app", "acquire", "app/1"]).expect(0);
+    assert_eq!(permitted.out.trim(), "permitted: rule 1 (line 4) permits app to acquire app/1 by \"app/\"");
+    let permitted = check(&["operator", "operate"]).expect(0);
+    assert_eq!(permitted.out.trim(), "permitted: rule 2 (line 9) permits operator to operate");
+    let refused = check(&["app", "force", "app/1"]).expect(77);
+    assert_eq!(refused.out.trim(), "not permitted: no rule permits app to force app/1");
+    check(&["app", "acquire", "app"]).expect(77);
+    check(&["app", "acquire"]).expect(2);
+    check(&["app", "write", "app/1"]).expect(2).says("acquire, read, check, force, operate");
+    folder.write("access.toml", "mode = 1");
+    check(&["app", "acquire", "app/1"]).expect(78).says("line 1, column 8");
+}
