@@ -60,6 +60,15 @@
 //                                           Give a changed limit a higher version.
 //   FAILED_PRECONDITION  TOKENS_EXHAUSTED   No token is left for the lock: a clock or a min_token was centuries ahead.
 //                                           Tell an operator.
+//   UNAUTHENTICATED      CREDENTIALS_MISSING  Nothing was done: the server asks for credentials. Send a bearer token in
+//                                           the metadata `authorization`, or show a client certificate.
+//   UNAUTHENTICATED      CREDENTIALS_INVALID  Nothing was done: the credentials are not valid on this server. Of a
+//                                           stream: it ends, and leases last until their TTLs are over.
+//   UNAUTHENTICATED      CREDENTIALS_EXPIRED  Nothing was done: the credentials have expired. Get new ones, and repeat.
+//                                           Of a stream: it ends; open another one, and attach the leases there.
+//   PERMISSION_DENIED    NOT_PERMITTED      Nothing was done: no rule permits the caller to do this. The metadata of
+//                                           ErrorInfo has identity, verb, and lock_name or prefix. Leases that a caller
+//                                           may not keep are AT_RISK on its streams.
 //   DATA_LOSS            STORE_CORRUPT      Redis contains data that this server did not write, or that another version
 //                                           wrote. Tell an operator.
 // - A duration of validity counts from the moment that its comment names, on the receiver's monotonic clock (one that
