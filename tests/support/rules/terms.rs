@@ -1,7 +1,7 @@
 //! What the requests of a scenario ask for: their numbers tell.
 //!
-//! Below [`SEMAPHORES`] are exclusive and shared requests. From there on are those for permits: the last digit tells how
-//! many of which limit, the digit before it (modulo 5) the version of that limit.
+//! Below [`SEMAPHORES`] are exclusive and shared requests. From there on are those for permits: the last digit tells
+//! how many of which limit, the digit before it (modulo 5) the version of that limit.
 
 use super::{holder, id, request_number};
 use fencepost::testing::domain::{
