@@ -292,13 +292,10 @@ fn rules_match_the_oracle_for_permits_readers_and_a_writer() {
         keep(one),
         keep(low),
         keep(2),
-        Step::Attach { lease: 0, attempt: 1, attachment: 1 },
-        Step::Disconnect { lease: 0, attachment: 1 },
         Step::ForceRelease { right: true },
         RELEASE,
         Step::ToEdge,
         Step::Pass(2 * SECOND),
-        Step::Back(2 * SECOND),
         Step::ApplyTime,
     ];
     let alphabet = waits.chain(rest).collect();
