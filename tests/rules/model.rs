@@ -275,6 +275,33 @@ fn rules_match_the_oracle_for_a_queue_for_permits() {
     Model { name: "a queue for permits", start, alphabet, waiters_max: 5, depth: 5 }.explore();
 }
 
+/// Requests for permits exclude readers, and both wait for the writer. A new leader keeps positions of each.
+#[test]
+fn rules_match_the_oracle_for_permits_readers_and_a_writer() {
+    let [one, low, both] = [semaphore(1, 2, 0, 0), semaphore(1, 1, 1, 0), semaphore(2, 2, 0, 0)];
+    let keep = |request| Step::Keep { request, attempt: 1 };
+    let waits = [one, low, 2, 0].into_iter().flat_map(|request| [acquire(request, 1), claim(request, 1)]);
+    let rest = [
+        drop_call(one, 1),
+        acquire(one, 2),
+        try_acquire(both, 1),
+        try_acquire(both, 2),
+        try_acquire(2, 2),
+        drop_call(2, 1),
+        give_up(0, 1),
+        keep(one),
+        keep(low),
+        keep(2),
+        Step::ForceRelease { right: true },
+        RELEASE,
+        Step::ToEdge,
+        Step::Pass(2 * SECOND),
+        Step::ApplyTime,
+    ];
+    let alphabet = waits.chain(rest).collect();
+    Model { name: "permits, readers and a writer", start: vec![], alphabet, waiters_max: 2, depth: 5 }.explore();
+}
+
 #[test]
 fn rules_match_the_oracle_for_commands_that_arrive_out_of_order() {
     let alphabet = vec![

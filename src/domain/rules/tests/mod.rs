@@ -13,6 +13,7 @@ mod max_hold;
 mod queueing;
 mod replicas;
 mod retrying;
+mod semaphore_ends;
 mod semaphores;
 mod shared;
 mod shared_ends;
