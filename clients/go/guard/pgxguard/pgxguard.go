@@ -51,8 +51,8 @@ func CreateTable(ctx context.Context, db Execer) error {
 
 // Raise raises the fence of a lock. It must be the first statement of the transaction that writes.
 //
-// The error is a [*guard.StaleTokenError] if another holder has written, and otherwise wraps that of pgx. In both cases
-// roll back. Under REPEATABLE READ and SERIALIZABLE, Raise and the statements that follow may fail with SQLSTATE 40001:
+// The error is a [*guard.StaleTokenError] if another holder has written, [guard.ErrNoSlot] for several permits of a
+// semaphore, and otherwise wraps that of pgx. In all cases roll back. Under REPEATABLE READ and SERIALIZABLE, Raise and the statements that follow may fail with SQLSTATE 40001:
 // run the whole transaction again.
 func Raise(ctx context.Context, tx pgx.Tx, grant guard.Grant) error {
 	stale := &guard.StaleTokenError{Name: grant.Name(), Token: grant.Token()}
@@ -84,7 +84,8 @@ type Beginner interface {
 // wait for one another. Call it once after the grant. It waits for the transactions that work under this lock at that
 // time.
 //
-// The error is a [*guard.StaleTokenError] if a later writer has raised the fence, and otherwise wraps that of pgx.
+// The error is a [*guard.StaleTokenError] if a later writer has raised the fence, [guard.ErrNotShared] for a permit of a
+// semaphore, and otherwise wraps that of pgx.
 func RaiseShared(ctx context.Context, db Beginner, grant guard.Grant) error {
 	if err := readers.Check(grant); err != nil {
 		return err

@@ -95,8 +95,8 @@ func CreateTable(ctx context.Context, dialect Dialect, db Execer) error {
 
 // Raise raises the fence of a lock. It must be the first statement of the transaction that writes.
 //
-// The error is a [*guard.StaleTokenError] if another holder has written, and otherwise wraps that of the database. In
-// both cases roll back.
+// The error is a [*guard.StaleTokenError] if another holder has written, [guard.ErrNoSlot] for several permits of a
+// semaphore, and otherwise wraps that of the database. In all cases roll back.
 func Raise(ctx context.Context, dialect Dialect, tx *sql.Tx, grant guard.Grant) error {
 	stale := &guard.StaleTokenError{Name: grant.Name(), Token: grant.Token()}
 	fence, err := guard.FenceName(grant)
@@ -158,8 +158,8 @@ type Beginner interface {
 // wait for one another. Call it once after the grant. It waits for the transactions that work under this lock at that
 // time.
 //
-// The error is a [*guard.StaleTokenError] if a later writer has raised the fence, and otherwise wraps that of the
-// database.
+// The error is a [*guard.StaleTokenError] if a later writer has raised the fence, [guard.ErrNotShared] for a permit of a
+// semaphore, and otherwise wraps that of the database.
 func RaiseShared(ctx context.Context, dialect Dialect, db Beginner, grant guard.Grant) error {
 	texts, ok := statements[dialect]
 	if !ok {
