@@ -91,9 +91,9 @@ fn mode(request: &v1::AcquireRequest, fields: &mut Fields) -> Mode {
         Ok(v1::LockMode::Unspecified | v1::LockMode::Exclusive) => Mode::Exclusive,
         Ok(v1::LockMode::Semaphore) => {
             if !(1..=PERMITS_MAX).contains(&permit_limit) {
-                fields.refuse("permit_limit", &format!("must be 1 to {PERMITS_MAX} with mode SEMAPHORE"));
+                fields.refuse("permit_limit", format!("must be 1 to {PERMITS_MAX} with mode SEMAPHORE"));
             } else if permit_limit < permits {
-                fields.refuse("permits", &format!("must be at most permit_limit, which is {permit_limit}"));
+                fields.refuse("permits", format!("must be at most permit_limit, which is {permit_limit}"));
             }
             let limit = PermitLimit { permits: permit_limit, version: permit_limit_version };
             return Permits::new(permits.max(1), limit).map_or(Mode::Exclusive, |it| Mode::Semaphore(Box::new(it)));

@@ -73,6 +73,11 @@ impl Turn<'_> {
         }
         let exceeded = self.lock.permit_limit().filter(|limit| waiter.terms.mode.exceeds(*limit));
         if let Some(limit) = exceeded {
+            // Other calls of this attempt wait for the same.
+            if waiter.binding.calls().len() > 1 {
+                let replica = waiter.binding.replica();
+                self.effects.push(Effect::LookAgain { replica, request, attempt });
+            }
             self.remove_waiter(request, RequestEnd::Refused(attempt));
             self.promote();
             return AcquireOutcome::LimitMismatch(limit);

@@ -52,7 +52,7 @@ impl Oracle {
         self.forget_limit();
         let kind_of = kind(request);
         let is_mismatch = self.involved().any(|other| match (kind_of, kind(other)) {
-            (one, other) if one == Kind::Shared => other.permits().is_some(),
+            (Kind::Shared, other) => other.permits().is_some(),
             (one, other) => one.permits().is_some() && other == Kind::Shared,
         });
         if is_mismatch {

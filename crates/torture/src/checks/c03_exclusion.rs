@@ -120,7 +120,7 @@ mod tests {
             builder.granted(n, &request, (from, from + 5), n.into()).permits(permits, slot)
         };
         let builder = (1..).zip(holders).fold(HistoryBuilder::new(), granted);
-        (1..=N as u32).fold(builder, |builder, n| builder.released(n, n.into(), (500, 505)))
+        (1..).take(N).fold(builder, |builder, n| builder.released(n, n.into(), (500, 505)))
     }
 
     #[test]
