@@ -81,10 +81,15 @@ impl Reason {
     }
 }
 
-/// Key-value pairs that a holder gives, sorted by key. Stored in one allocation: thousands of small pairs in
-/// allocations of their own would take a dozen times the memory.
+/// Key-value pairs that a holder gives, sorted by key. In a box, so that the many requests without any do not pay for
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Metadata {
+pub struct Metadata(Option<Box<Pairs>>);
+
+/// At least one pair. All texts are in one allocation: thousands of small ones in allocations of their own would take a
+/// dozen times the memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pairs {
     text: Box<str>,
     /// The ends of the key and the value of each pair; a pair begins where the one before it ends.
     ends: Box<[(u16, u16)]>,
@@ -108,25 +113,26 @@ impl Metadata {
             text.push_str(part);
             u16::try_from(text.len()).unwrap_or(u16::MAX)
         };
-        let ends = pairs.iter().map(|(key, value)| (add(key), add(value))).collect();
-        Ok(Self { text: text.into_boxed_str(), ends })
+        let ends: Box<[_]> = pairs.iter().map(|(key, value)| (add(key), add(value))).collect();
+        Ok(Self((!ends.is_empty()).then(|| Box::new(Pairs { text: text.into_boxed_str(), ends }))))
     }
 
     /// The number of pairs.
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.0.as_ref().map_or(0, |pairs| pairs.ends.len())
     }
 
     /// Whether there is no pair.
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.0.is_none()
     }
 
     /// The pairs, sorted by key.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        let part = |from: u16, to: u16| self.text.get(from.into()..to.into()).unwrap_or_default();
-        let starts = std::iter::once(0).chain(self.ends.iter().map(|(_, end)| *end));
-        starts.zip(&self.ends).map(move |(start, (key, value))| (part(start, *key), part(*key, *value)))
+        let (text, ends) = self.0.as_ref().map_or(("", &[][..]), |pairs| (&*pairs.text, &*pairs.ends));
+        let part = move |from: u16, to: u16| text.get(from.into()..to.into()).unwrap_or_default();
+        let starts = std::iter::once(0).chain(ends.iter().map(|(_, end)| *end));
+        starts.zip(ends).map(move |(start, (key, value))| (part(start, *key), part(*key, *value)))
     }
 }
 

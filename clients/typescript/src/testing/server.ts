@@ -5,6 +5,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { order } from "./faults.js";
+import { awaitStopped } from "./stopped.js";
 
 /** How long a server may take to start, in milliseconds, and how often its port file is looked for. */
 const START_TIMEOUT_MS = 20_000;
@@ -127,9 +128,10 @@ export class Server implements AsyncDisposable {
     await order(this.#orders(), "/drop-reply");
   }
 
-  /** Stops the process from running, as a machine under load does (`SIGSTOP`). */
+  /** Stops the process from running, as a machine under load does (`SIGSTOP`). On return it has stopped. */
   pause(): void {
     this.#process.kill("SIGSTOP");
+    if (this.#process.pid !== undefined) awaitStopped(this.#process.pid);
   }
 
   /** Lets it run again. */
