@@ -2,7 +2,7 @@
 
 use crate::{
     access::{Access, Connection, Credentials, Mode, Refusal, Verb},
-    api::peer::Peer,
+    api::peer::{Origin, Peer},
     clock::wall_time,
     domain::name::LockName,
     locks::{Denied, Forbidden, LocksError, NotPermitted, Permission, Target},
@@ -72,12 +72,13 @@ impl Guard {
             (value, None) => value.map(|value| value.as_bytes()),
             (_, Some(_)) => Some(&[][..]),
         };
-        let credentials = match extensions.get::<Arc<Connection>>() {
+        let origin = Origin::of(extensions);
+        let credentials = match origin.and_then(|origin| origin.shown.as_ref()) {
             Some(connection) => connection.credentials(authorization),
             // The admin port remembers nothing of a connection, because few calls come there.
             None => Connection::new(self.access.clone(), None).credentials(authorization),
         };
-        Visitor { guard: self.clone(), credentials, peer: extensions.get().copied() }
+        Visitor { guard: self.clone(), credentials, peer: Peer::of(extensions) }
     }
 }
 
