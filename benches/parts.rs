@@ -178,7 +178,7 @@ fn frames() -> [(&'static str, Frame); 3] {
     };
     let Candidate { lease_id, grant_id, .. } = candidate(1);
     let token = FencingToken::new(NOW).unwrap();
-    let grant = Grant { lease_id, grant_id, token, left: TTL, previous_end: None };
+    let grant = Grant { lease_id, grant_id, token, left: TTL, previous_end: None, slot: None };
     let outcome = Outcome::Acquire(AcquireOutcome::Granted(grant));
     [
         ("an acquire", forward(Command::Acquire(wish(1, true)))),

@@ -14,7 +14,8 @@ import (
 
 // AcquireAll acquires several locks together: all of them, or none. Names are 1 to 64 names; one that is given twice
 // counts once. The options are those of [Client.Acquire] for each lock, except that [WithWait] is the wait for all of
-// them in sum, and that a request id belongs to one lock alone. [WithShared] is refused.
+// them in sum, and that a request id belongs to one lock alone. [WithShared] and [WithSemaphore] are
+// refused.
 //
 // The locks are acquired one after another, in the order of the bytes of their names, in which all clients acquire
 // them: so no two calls wait for each other in a circle. It is not one step: others see that some are held, and those
@@ -122,8 +123,8 @@ func newWanted(names []string, options []AcquireOption) (*wanted, error) {
 	if w.options.requestID != "" {
 		return nil, invalid("", "request_id", "belongs to one lock: it cannot be that of several")
 	}
-	if w.options.shared {
-		return nil, invalid("", "mode", "cannot be SHARED: the locks of a set are exclusive")
+	if mode := w.options.modeName(); mode != "" {
+		return nil, invalid("", "mode", fmt.Sprintf("cannot be %s: the locks of a set are exclusive", mode))
 	}
 	for _, name := range sorted {
 		// Checked before the first lock is acquired.

@@ -39,8 +39,8 @@ var (
 type ContendedError struct {
 	// Name is the name of the lock.
 	Name string
-	// Holders are the holders: one, or the oldest of those that share the lock, at most 8. None while the lock is being
-	// offered to the next waiter, or if there is a Delay.
+	// Holders are the holders: one, or the oldest of those that hold the lock together, at most 8. None while the lock is
+	// being offered to the next waiter, or if there is a Delay.
 	Holders []LockHolder
 	// Delay says why nobody gets the lock, if nobody holds it; nil if there is no delay.
 	Delay *LockDelay
@@ -60,8 +60,8 @@ func (e *ContendedError) Is(target error) bool { return target == ErrContended }
 type TimedOutError struct {
 	// Name is the name of the lock.
 	Name string
-	// Holders are the holders: one, or the oldest of those that share the lock, at most 8. None while the lock is being
-	// offered to the next waiter, or if there is a Delay.
+	// Holders are the holders: one, or the oldest of those that hold the lock together, at most 8. None while the lock is
+	// being offered to the next waiter, or if there is a Delay.
 	Holders []LockHolder
 	// Delay says why nobody gets the lock, if nobody holds it; nil if there is no delay.
 	Delay *LockDelay

@@ -31,9 +31,9 @@ const shortTerm = facts.ReconnectMaxMS * time.Millisecond
 //     and tells the logger once. Errors that no later campaign mends are returned: a [*RefusedError], and an
 //     [*UnavailableError] that says that the servers are no Fencepost servers or not to be trusted.
 //
-// The options are those of [Client.Acquire], except for [WithWait], [WithRequestID] and [WithShared]; [WithMaxHold] is
-// the longest term. A release is as that of [Client.Do]: if it reveals that the lock had been lost, the error matches
-// [ErrLost].
+// The options are those of [Client.Acquire], except for [WithWait], [WithRequestID], [WithShared] and [WithSemaphore];
+// [WithMaxHold] is the longest term. A release is as that of [Client.Do]: if it reveals that the lock had been lost,
+// the error matches [ErrLost].
 func (c *Client) Lead(
 	ctx context.Context, name string, body func(ctx context.Context, lock *Lock) error, options ...AcquireOption,
 ) error {
@@ -82,8 +82,9 @@ func newElector(
 		return nil, invalid(name, "wait_timeout", "cannot be set: Lead waits until its context is done")
 	case e.options.requestID != "":
 		return nil, invalid(name, "request_id", "belongs to one acquire: it cannot be that of several terms")
-	case e.options.shared:
-		return nil, invalid(name, "mode", "cannot be SHARED: an election has one leader at a time")
+	case e.options.modeName() != "":
+		rule := fmt.Sprintf("cannot be %s: an election has one leader at a time", e.options.modeName())
+		return nil, invalid(name, "mode", rule)
 	}
 	e.options.untilDone = true
 	tell := e.options.onPosition

@@ -24,6 +24,8 @@ type lease struct {
 	holder  string
 	token   uint64
 	events  *eventLog
+	// permits are those of a semaphore, and slot is that of one permit; otherwise 0.
+	permits, slot uint32
 	// onAtRisk is called, on a goroutine of its own, each time that renewals begin to fail.
 	onAtRisk func()
 	// ctx ends with the lease.

@@ -39,6 +39,13 @@ func (l *Lock) Token() uint64 { return l.lease.token }
 // GrantID is the public id of the grant. Store it with the token: it tells grants with equal tokens apart.
 func (l *Lock) GrantID() string { return l.lease.grantID }
 
+// Permits is how many permits of a semaphore it has; 0 if the lock is held as none. See [WithSemaphore].
+func (l *Lock) Permits() uint32 { return l.lease.permits }
+
+// Slot is its slot, if it has one permit of a semaphore: a number that no other holder has, the lowest that was free,
+// from 1 to the limit. For what exists so many times: ids of workers, ports, seats of a licence. Otherwise ok is false.
+func (l *Lock) Slot() (slot uint32, ok bool) { return l.lease.slot, l.lease.slot != 0 }
+
 // Holder is the label that others see as the holder.
 func (l *Lock) Holder() string { return l.lease.holder }
 

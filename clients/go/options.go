@@ -39,6 +39,9 @@ type acquireOptions struct {
 	minHold    time.Duration
 	lockDelay  time.Duration
 	shared     bool
+	semaphore  *uint32
+	permits    uint32
+	version    uint64
 	onAtRisk   func()
 	onPosition func(int)
 }
@@ -115,6 +118,30 @@ func WithLockDelay(lockDelay time.Duration) AcquireOption {
 // [Client.Lead].
 func WithShared() AcquireOption { return func(o *acquireOptions) { o.shared = true } }
 
+// WithSemaphore takes a permit of a semaphore, of which all holders together use no more than limit: 1 to 1,000,000.
+// Nobody else holds the lock beside them, and requests are served in the order in which they came. A lock with one
+// permit has a [Lock.Slot], which no other holder has. Holders work side by side, so no store can order them by their
+// tokens; those of one slot it can. Not with [WithShared], [WithMinHold] and [WithLockDelay], and not in
+// [Client.AcquireAll], [Client.TryAll] and [Client.Lead]. All servers have to know it, as with [WithMaxHold].
+//
+// Each request names the limit. To change it, give the new one a higher [WithPermitLimitVersion]: a request with
+// another limit of the same version is refused with a [*RefusedError] (PERMIT_LIMIT_MISMATCH).
+func WithSemaphore(limit uint32) AcquireOption {
+	return func(o *acquireOptions) { o.semaphore = &limit }
+}
+
+// WithPermits sets how many permits the lock takes, at most the limit of [WithSemaphore]: by default 1.
+// They are given back together. Ask for few: permits stay unused until there are enough for the request that is next.
+func WithPermits(permits uint32) AcquireOption {
+	return func(o *acquireOptions) { o.permits = permits }
+}
+
+// WithPermitLimitVersion sets the version of the limit of [WithSemaphore]; 0 by default. The highest one that a request
+// has named is in force for as long as the semaphore is held or waited for. Raise it with each change of the limit.
+func WithPermitLimitVersion(version uint64) AcquireOption {
+	return func(o *acquireOptions) { o.version = version }
+}
+
 // WithOnAtRisk sets a function that is called, on a goroutine of its own, each time that renewals begin to fail. The
 // lock is still held, and not lost if a renewal succeeds in time.
 func WithOnAtRisk(call func()) AcquireOption { return func(o *acquireOptions) { o.onAtRisk = call } }
@@ -135,6 +162,9 @@ func (o *acquireOptions) request(name, holder string) (*pb.AcquireRequest, error
 	if o.maxHold != nil && *o.maxHold <= 0 {
 		// To the server, 0 is no bound at all.
 		return nil, invalid(name, "max_hold", fmt.Sprintf("must be at least the TTL, at most 168h; it is %v", *o.maxHold))
+	}
+	if err := o.checkMode(name); err != nil {
+		return nil, err
 	}
 	request := &pb.AcquireRequest{
 		LockName:  name,
@@ -159,6 +189,10 @@ func (o *acquireOptions) request(name, holder string) (*pb.AcquireRequest, error
 	if o.shared {
 		request.Mode = pb.LockMode_LOCK_MODE_SHARED
 	}
+	if o.semaphore != nil {
+		request.Mode, request.PermitLimit = pb.LockMode_LOCK_MODE_SEMAPHORE, *o.semaphore
+		request.Permits, request.PermitLimitVersion = max(o.permits, 1), o.version
+	}
 	texts := map[string]string{"lock_name": name, "holder": request.GetHolder(), "request_id": request.GetRequestId()}
 	for key, value := range o.metadata {
 		texts["metadata"] += key + value
@@ -173,6 +207,30 @@ func (o *acquireOptions) request(name, holder string) (*pb.AcquireRequest, error
 			requestBytes))
 	}
 	return request, nil
+}
+
+// checkMode checks that the options ask for one mode.
+func (o *acquireOptions) checkMode(name string) error {
+	switch {
+	case o.semaphore != nil && o.shared:
+		return invalid(name, "mode", "cannot be both SHARED and SEMAPHORE")
+	case o.semaphore == nil && o.permits != 0:
+		return invalid(name, "permits", "must be 0 unless the mode is SEMAPHORE: use WithSemaphore")
+	case o.semaphore == nil && o.version != 0:
+		return invalid(name, "permit_limit_version", "must be 0 unless the mode is SEMAPHORE: use WithSemaphore")
+	}
+	return nil
+}
+
+// modeName is the mode of the options, if it is not exclusive.
+func (o *acquireOptions) modeName() string {
+	switch {
+	case o.semaphore != nil:
+		return "SEMAPHORE"
+	case o.shared:
+		return "SHARED"
+	}
+	return ""
 }
 
 // checkUTF8 checks a text that has to be valid UTF-8: protobuf cannot send another one.

@@ -125,6 +125,8 @@ func (s *session) granted(op *operation, answer *pb.AcquireResponse, now clock.M
 		grantID:    wire.GetGrantId(),
 		holder:     op.acquire.request.GetHolder(),
 		token:      wire.GetFencingToken(),
+		permits:    op.acquire.request.GetPermits(),
+		slot:       wire.GetSlot(),
 		events:     s.client.events,
 		onAtRisk:   op.acquire.onAtRisk,
 		validUntil: first.validUntil(),

@@ -78,6 +78,8 @@ type LockHolder struct {
 	Metadata map[string]string
 	// Shared is whether the holder shares the lock with others, by [WithShared].
 	Shared bool
+	// Permits are its permits of a semaphore, and Slot is its slot if it has one permit; 0 if the lock is held as none.
+	Permits, Slot uint32
 }
 
 // A LockDelay says why nobody gets a lock that nobody holds: its last lease was acquired with [WithMinHold] or
@@ -95,7 +97,8 @@ type LockDelay struct {
 type LockInfo struct {
 	// Name is the name of the lock.
 	Name string
-	// Holders are the holders; none if nobody holds the lock. One, or the oldest of those that share it: at most 8.
+	// Holders are the holders; none if nobody holds the lock. One, or the oldest of those that hold it together: at
+	// most 8.
 	Holders []LockHolder
 	// HolderCount is how many holders the lock has in all.
 	HolderCount int
@@ -157,6 +160,8 @@ func holders(wire []*pb.LockHolder) []LockHolder {
 			HeldSince: duration(holder.GetHeldSince()),
 			Metadata:  holder.GetMetadata(),
 			Shared:    holder.GetMode() == pb.LockMode_LOCK_MODE_SHARED,
+			Permits:   holder.GetPermits(),
+			Slot:      holder.GetSlot(),
 		})
 	}
 	return found

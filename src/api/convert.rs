@@ -4,8 +4,11 @@ use super::fields::Fields;
 use crate::{
     domain::{
         ids::{Call, CallId, LeaseId, RequestId},
-        lease::{Delays, MaxHold, Mode, Terms},
-        limits::{LOCK_DELAY_MAX, LOCK_NAME_BYTES_MAX, Limits, MIN_HOLD_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX},
+        lease::{Delays, MaxHold, Terms},
+        limits::{
+            LOCK_DELAY_MAX, LOCK_NAME_BYTES_MAX, Limits, MIN_HOLD_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PERMITS_MAX,
+        },
+        mode::{ConvertTo, Mode, PermitLimit, Permits},
         name::{Holder, LockName, Metadata, Reason},
         token::FencingToken,
     },
@@ -44,21 +47,13 @@ pub(super) fn acquire(
         "" => Some(Uuid::new_v4()),
         text => fields.request_id("request_id", text),
     };
-    let mode = match v1::LockMode::try_from(request.mode) {
-        Ok(v1::LockMode::Shared) => Mode::Shared,
-        Ok(v1::LockMode::Unspecified | v1::LockMode::Exclusive) => Mode::Exclusive,
-        Ok(v1::LockMode::Semaphore) | Err(_) => {
-            fields.unsupported("mode", true);
-            Mode::Exclusive
-        }
-    };
-    fields.unsupported("permits", request.permits != 0);
+    let mode = mode(&request, &mut fields);
     let min_hold = fields.optional_duration("min_hold", request.min_hold.as_ref(), MIN_HOLD_MAX);
     let lock_delay = fields.optional_duration("lock_delay", request.lock_delay.as_ref(), LOCK_DELAY_MAX);
     let delays = Delays::new(min_hold, lock_delay);
     for (field, span) in [("min_hold", min_hold), ("lock_delay", lock_delay)] {
-        if mode == Mode::Shared && !span.is_zero() {
-            fields.refuse(field, "must be 0 with mode SHARED: only an exclusive lease can leave a delay");
+        if mode != Mode::Exclusive && !span.is_zero() {
+            fields.refuse(field, "must be 0 with mode SHARED or SEMAPHORE: only an exclusive lease can leave a delay");
         }
     }
     let max_hold = fields.max_hold(request.max_hold.as_ref(), ttl.unwrap_or(limits.ttl_min));
@@ -68,7 +63,7 @@ pub(super) fn acquire(
     match (name, holder, metadata, ttl, wait, request_id) {
         (Some(name), Some(holder), Some(metadata), Some(ttl), Some(wait), Some(request_id)) => {
             fields.done()?;
-            let asks = Asks { ttl, max_hold, delays: delays.as_deref(), mode };
+            let asks = Asks { ttl, max_hold, delays: delays.as_deref(), mode: &mode };
             let fingerprint = fingerprint(&asks, &holder, &metadata, request.min_token);
             let terms = Terms {
                 fingerprint,
@@ -89,12 +84,42 @@ pub(super) fn acquire(
     }
 }
 
+fn mode(request: &v1::AcquireRequest, fields: &mut Fields) -> Mode {
+    let v1::AcquireRequest { permits, permit_limit, permit_limit_version, .. } = *request;
+    let mode = match v1::LockMode::try_from(request.mode) {
+        Ok(v1::LockMode::Shared) => Mode::Shared,
+        Ok(v1::LockMode::Unspecified | v1::LockMode::Exclusive) => Mode::Exclusive,
+        Ok(v1::LockMode::Semaphore) => {
+            if !(1..=PERMITS_MAX).contains(&permit_limit) {
+                fields.refuse("permit_limit", &format!("must be 1 to {PERMITS_MAX} with mode SEMAPHORE"));
+            } else if permit_limit < permits {
+                fields.refuse("permits", &format!("must be at most permit_limit, which is {permit_limit}"));
+            }
+            let limit = PermitLimit { permits: permit_limit, version: permit_limit_version };
+            return Permits::new(permits.max(1), limit).map_or(Mode::Exclusive, |it| Mode::Semaphore(Box::new(it)));
+        }
+        Err(_) => {
+            fields.unsupported("mode", true);
+            Mode::Exclusive
+        }
+    };
+    let of_semaphores = [
+        ("permits", permits != 0),
+        ("permit_limit", permit_limit != 0),
+        ("permit_limit_version", permit_limit_version != 0),
+    ];
+    for (field, _) in of_semaphores.into_iter().filter(|(_, is_set)| *is_set) {
+        fields.refuse(field, "must be 0 unless the mode is SEMAPHORE");
+    }
+    mode
+}
+
 /// What a request asks for, without its texts.
 struct Asks<'a> {
     ttl: Duration,
     max_hold: Option<Duration>,
     delays: Option<&'a Delays>,
-    mode: Mode,
+    mode: &'a Mode,
 }
 
 /// A hash of the parameters that a request id is bound to. It is stored, so it must be the same in every server and
@@ -109,8 +134,14 @@ fn fingerprint(asks: &Asks<'_>, holder: &Holder, metadata: &Metadata, min_token:
         text.extend_from_slice(bytes);
     };
     // In front, and not of the length of a TTL: so no list without them reads the same.
-    if *mode == Mode::Shared {
-        part(b"shared");
+    match mode {
+        Mode::Exclusive => {}
+        Mode::Shared => part(b"shared"),
+        Mode::Semaphore(permits) => {
+            let Permits { count, limit: PermitLimit { permits, version }, slot: _ } = **permits;
+            let numbers = [&count.to_le_bytes()[..], &permits.to_le_bytes(), &version.to_le_bytes()].concat();
+            part(&[&b"semaphore"[..], &numbers].concat());
+        }
     }
     if let Some(Delays { min_hold, lock_delay }) = delays {
         part(&[b"delays", &min_hold.as_nanos().to_le_bytes()[..], &lock_delay.as_nanos().to_le_bytes()[..]].concat());
@@ -126,6 +157,31 @@ fn fingerprint(asks: &Asks<'_>, holder: &Holder, metadata: &Metadata, min_token:
         part(value.as_bytes());
     }
     xxh3_64(&text)
+}
+
+/// Checks a Convert.
+pub(super) fn conversion(
+    request: v1::ConvertRequest,
+) -> Result<(LockName, (LeaseId, FencingToken), ConvertTo), Status> {
+    let mut fields = Fields::default();
+    let to = match v1::LockMode::try_from(request.mode) {
+        Ok(v1::LockMode::Exclusive) => Some(ConvertTo::Exclusive),
+        Ok(v1::LockMode::Shared) => Some(ConvertTo::Shared),
+        Ok(v1::LockMode::Unspecified | v1::LockMode::Semaphore) | Err(_) => {
+            fields.refuse("mode", "must be EXCLUSIVE or SHARED");
+            None
+        }
+    };
+    let token = fields.token("fencing_token", request.fencing_token);
+    let lease_id = fields.uuid("lease_id", &request.lease_id);
+    let name = fields.take("lock_name", LockName::new(request.lock_name));
+    match (name, lease_id, token, to) {
+        (Some(name), Some(lease_id), Some(token), Some(to)) => {
+            fields.done()?;
+            Ok((name, (LeaseId(lease_id), token), to))
+        }
+        _ => Err(fields.into_status()),
+    }
 }
 
 /// Checks the name and the lease id that Release and Renew have in common.
@@ -281,13 +337,13 @@ mod tests {
                 parts.update(part);
             }
             let ttl = Duration::from_secs(30);
-            let plain = Asks { ttl, max_hold: None, delays: None, mode: Mode::Exclusive };
+            let plain = Asks { ttl, max_hold: None, delays: None, mode: &Mode::Exclusive };
             assert_eq!(fingerprint(&plain, &holder, &metadata, 7), parts.digest(), "{bytes}");
         }
         let (holder, metadata) = (Holder::new("host-17".into()).unwrap(), Metadata::default());
         let secs = Duration::from_secs;
         let of_asks = |asks: &Asks<'_>| fingerprint(asks, &holder, &metadata, 0);
-        let plain = || Asks { ttl: secs(30), max_hold: None, delays: None, mode: Mode::Exclusive };
+        let plain = || Asks { ttl: secs(30), max_hold: None, delays: None, mode: &Mode::Exclusive };
         let of = |max_hold, delays: Option<&Delays>| of_asks(&Asks { max_hold, delays, ..plain() });
         assert_eq!(of(None, None), 18_177_338_775_173_038_911);
         let bounded = [30, 60].map(|seconds| of(Some(secs(seconds)), None));
@@ -297,7 +353,7 @@ mod tests {
             .map(|(min_hold, lock_delay)| of(None, Delays::new(secs(min_hold), secs(lock_delay)).as_deref()));
         let all: HashSet<_> = delays.iter().chain(&bounded).copied().chain([of(None, None)]).collect();
         assert_eq!(all.len(), 6, "a request id is bound to min_hold and lock_delay");
-        let shared = of_asks(&Asks { mode: Mode::Shared, ..plain() });
+        let shared = of_asks(&Asks { mode: &Mode::Shared, ..plain() });
         assert!(!all.contains(&shared), "a request id is bound to the mode");
         assert_eq!(shared, SHARED);
         assert_eq!(delays[0], DELAYED);

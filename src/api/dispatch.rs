@@ -43,28 +43,6 @@ impl Caller {
             }
         }
     }
-
-    /// An acquire that may wait for so long, and that ends when its caller may not acquire the lock any more. It is
-    /// then cleaned up like one whose client gave up.
-    pub(super) fn while_permitted<T: Send>(
-        &self,
-        wait: Duration,
-        name: &LockName,
-        work: impl Future<Output = Result<T, LocksError>> + Send,
-    ) -> impl Future<Output = Result<T, LocksError>> + Send {
-        if self.visitor.is_none() || wait.is_zero() {
-            return Either::Left(work);
-        }
-        // In a box, so that a future without restrictions is not as large as this one.
-        Either::Right(Box::pin(async move {
-            let mut work = pin!(work);
-            tokio::select! {
-                biased;
-                outcome = &mut work => outcome,
-                stopped = self.stopped(OperationKind::Acquire, Target::Lock(name)) => Err(stopped),
-            }
-        }))
-    }
 }
 
 impl fmt::Display for Caller {
@@ -110,6 +88,26 @@ impl Dispatch for Caller {
             // In a box, so that a future without faults is not as large as this one.
             Some(faults) => Either::Right(Box::pin(faults.reply(operation, work))),
         }
+    }
+
+    fn while_permitted<T: Send>(
+        &self,
+        wait: Duration,
+        name: &LockName,
+        work: impl Future<Output = Result<T, LocksError>> + Send,
+    ) -> impl Future<Output = Result<T, LocksError>> + Send {
+        if self.visitor.is_none() || wait.is_zero() {
+            return Either::Left(work);
+        }
+        // In a box, so that a future without restrictions is not as large as this one.
+        Either::Right(Box::pin(async move {
+            let mut work = pin!(work);
+            tokio::select! {
+                biased;
+                outcome = &mut work => outcome,
+                stopped = self.stopped(OperationKind::Acquire, Target::Lock(name)) => Err(stopped),
+            }
+        }))
     }
 
     fn permission(&self) -> Option<Arc<dyn Permission>> {

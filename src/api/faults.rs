@@ -34,7 +34,10 @@ impl Faults {
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
         let reply = work.await;
-        let may_be_lost = matches!(operation, OperationKind::Acquire | OperationKind::Release | OperationKind::Renew);
+        let may_be_lost = matches!(
+            operation,
+            OperationKind::Acquire | OperationKind::Release | OperationKind::Renew | OperationKind::Convert
+        );
         let is_lost = || self.replies.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
         if may_be_lost && reply.is_ok() && is_lost() {
             self.cut.notify_waiters();

@@ -38,7 +38,9 @@ impl Need {
     fn of(operation: OperationKind) -> Self {
         match operation {
             OperationKind::KeepAlive | OperationKind::Session => Self::Identity,
-            OperationKind::Acquire | OperationKind::Release | OperationKind::Renew => Self::Verb(Verb::Acquire),
+            OperationKind::Acquire | OperationKind::Release | OperationKind::Renew | OperationKind::Convert => {
+                Self::Verb(Verb::Acquire)
+            }
             OperationKind::Get | OperationKind::List | OperationKind::Watch => Self::Verb(Verb::Read),
             OperationKind::CheckToken => Self::Verb(Verb::Check),
             OperationKind::ForceRelease => Self::Verb(Verb::Force),
@@ -243,7 +245,7 @@ mod tests {
             all.filter(|operation| Need::of(*operation) == verb).map(Label::text).collect::<Vec<_>>()
         };
         assert_eq!(needs(Need::Identity), ["keep_alive", "session"]);
-        assert_eq!(needs(Need::Verb(Verb::Acquire)), ["acquire", "release", "renew"]);
+        assert_eq!(needs(Need::Verb(Verb::Acquire)), ["acquire", "release", "renew", "convert"]);
         assert_eq!(needs(Need::Verb(Verb::Read)), ["get", "list", "watch"]);
         assert_eq!(needs(Need::Verb(Verb::Check)), ["check_token"]);
         assert_eq!(needs(Need::Verb(Verb::Force)), ["force_release"]);

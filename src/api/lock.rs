@@ -43,6 +43,14 @@ impl<S: Store> LockService for Api<S> {
         Ok(Response::new(reply::renew(outcome, held_for)))
     }
 
+    async fn convert(&self, request: Request<v1::ConvertRequest>) -> Result<Response<v1::ConvertResponse>, Status> {
+        let (caller, arrived) = (self.caller(&request), Instant::now());
+        let (name, lease, to) = convert::conversion(request.into_inner())?;
+        let conversion = self.locks.convert(&name, lease, to, arrived);
+        let (answer, held_for) = caller.dispatch(OperationKind::Convert, Target::Lock(&name), conversion).await?;
+        Ok(Response::new(reply::convert(answer, held_for)))
+    }
+
     type KeepAliveStream = Pin<Box<dyn Stream<Item = Result<v1::KeepAliveResponse, Status>> + Send>>;
 
     async fn keep_alive(

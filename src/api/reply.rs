@@ -4,15 +4,16 @@ use crate::{
     config::duration::as_written,
     domain::{
         lease::{LeaseEnd, MaxHold},
+        mode::{ConvertTo, PermitLimit},
         name::LockName,
         outcome::{
             ClassicHold, Contention, DelayView, Fate, Gone, HolderView, LockView, ReleaseOutcome, RenewOutcome,
-            RevokeOutcome, SharedView, TokenStatus,
+            RevokeOutcome, SemaphoreView, SharedView, TokenStatus,
         },
         token::FencingToken,
     },
     locks::{
-        AcquireAnswer, WatchItem,
+        AcquireAnswer, ConvertAnswer, WatchItem,
         keepalive::{DetachReason, Group, ToClient},
         session::{self, Answer},
     },
@@ -20,7 +21,7 @@ use crate::{
 };
 use fencepost_proto::v1;
 use prost::Message as _;
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 use tonic::Status;
 
 pub(super) fn duration(span: Duration) -> prost_types::Duration {
@@ -43,6 +44,7 @@ pub(super) fn acquire(name: LockName, answer: AcquireAnswer) -> v1::AcquireRespo
                     grant_id: grant.grant_id.0.to_string(),
                     fencing_token: grant.token.get(),
                     ttl: Some(duration(grant.left)),
+                    slot: slot(grant.slot),
                 }),
                 held_for: Some(duration(acquired.held_for)),
                 previous_end: previous_end(grant.previous_end).into(),
@@ -58,6 +60,7 @@ fn contended(outcome: v1::acquire_response::Outcome, contention: Contention) -> 
     v1::AcquireResponse {
         outcome: outcome.into(),
         holder_count: holder_count(contention.current.as_ref(), contention.classic, contention.shared.as_deref()),
+        semaphore: contention.shared.as_ref().and_then(|shared| shared.semaphore).map(semaphore),
         holders: holders(contention.current, contention.classic, contention.shared),
         waiters: count(contention.waiters),
         delay: contention.delay.map(delay),
@@ -101,10 +104,36 @@ pub(super) fn renew(outcome: RenewOutcome, held_for: Duration) -> v1::RenewRespo
     }
 }
 
+pub(super) fn convert(answer: ConvertAnswer, held_for: Duration) -> v1::ConvertResponse {
+    use v1::convert_response::Outcome;
+    match answer {
+        ConvertAnswer::Converted(lease) => v1::ConvertResponse {
+            outcome: Outcome::Converted.into(),
+            fencing_token: lease.token.get(),
+            ttl: Some(duration(lease.left)),
+            held_for: Some(duration(held_for)),
+            ..v1::ConvertResponse::default()
+        },
+        ConvertAnswer::Contended(contention) => v1::ConvertResponse {
+            outcome: Outcome::Contended.into(),
+            holder_count: holder_count(contention.current.as_ref(), contention.classic, contention.shared.as_deref()),
+            holders: holders(contention.current, contention.classic, contention.shared),
+            ..v1::ConvertResponse::default()
+        },
+        ConvertAnswer::Lost(gone) => v1::ConvertResponse {
+            outcome: Outcome::Lost.into(),
+            end: fate(gone.fate).into(),
+            successor_token: number(gone.successor),
+            ..v1::ConvertResponse::default()
+        },
+    }
+}
+
 pub(super) fn lock(name: LockName, view: LockView) -> v1::LockInfo {
     v1::LockInfo {
         lock_name: name.into_string(),
         holder_count: holder_count(view.current.as_ref(), view.classic, view.shared.as_deref()),
+        semaphore: view.shared.as_ref().and_then(|shared| shared.semaphore).map(semaphore),
         holders: holders(view.current, view.classic, view.shared),
         waiters: count(view.waiters),
         previous_end: previous_end(view.previous_end).into(),
@@ -142,7 +171,12 @@ pub(super) fn watch(item: WatchItem) -> v1::WatchResponse {
         }
         WatchItem::Event(event) => {
             let expired_because = |max: MaxHold| format!("held for its max_hold of {}", as_written(max.span()));
+            let mut mode = v1::LockMode::Unspecified;
             let (kind, reason) = match event.kind {
+                EventKind::Converted(to) => {
+                    mode = if to == ConvertTo::Shared { v1::LockMode::Shared } else { v1::LockMode::Exclusive };
+                    (Kind::Changed, String::new())
+                }
                 EventKind::Granted => (Kind::Granted, String::new()),
                 EventKind::Released => (Kind::Released, String::new()),
                 EventKind::Expired => (Kind::Expired, event.max_hold.map(expired_because).unwrap_or_default()),
@@ -156,6 +190,7 @@ pub(super) fn watch(item: WatchItem) -> v1::WatchResponse {
                 fencing_token: event.token.get(),
                 reason,
                 missed: 0,
+                mode: mode.into(),
             }
         }
     }
@@ -248,7 +283,7 @@ fn holders(
     if let Some(shared) = shared {
         return shared.holders.into_iter().map(|view| holder(view, v1::LockMode::Shared)).collect();
     }
-    let holder = lease.map(|view| holder(view, v1::LockMode::Exclusive)).or_else(|| {
+    let alone = lease.map(|view| holder(view, v1::LockMode::Exclusive)).or_else(|| {
         classic.map(|hold| v1::LockHolder {
             holder: CLASSIC_HOLDER.to_owned(),
             expires_in: hold.left.map(duration),
@@ -256,10 +291,11 @@ fn holders(
             ..v1::LockHolder::default()
         })
     });
-    holder.into_iter().collect()
+    alone.into_iter().collect()
 }
 
 fn holder(view: HolderView, mode: v1::LockMode) -> v1::LockHolder {
+    let mode = if view.permits.is_some() { v1::LockMode::Semaphore } else { mode };
     v1::LockHolder {
         holder: view.holder.into_string(),
         grant_id: view.grant_id.0.to_string(),
@@ -269,7 +305,18 @@ fn holder(view: HolderView, mode: v1::LockMode) -> v1::LockHolder {
         held_since: Some(duration(view.held)),
         metadata: view.metadata.pairs().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         mode: mode.into(),
+        permits: view.permits.map_or(0, |permits| permits.count),
+        slot: slot(view.permits.and_then(|permits| permits.slot)),
     }
+}
+
+fn semaphore(view: SemaphoreView) -> v1::Semaphore {
+    let PermitLimit { permits, version } = view.limit;
+    v1::Semaphore { permits_used: view.used, permit_limit: permits, permit_limit_version: version }
+}
+
+fn slot(slot: Option<NonZeroU32>) -> u32 {
+    slot.map_or(0, NonZeroU32::get)
 }
 
 fn delay(view: DelayView) -> v1::LockDelay {

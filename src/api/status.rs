@@ -2,7 +2,7 @@
 
 use super::fields::Fields;
 use crate::{
-    domain::limits::RETRY_DELAY,
+    domain::{limits::RETRY_DELAY, mode::PermitLimit},
     locks::{
         Denied, Forbidden, LocksError, NotPermitted,
         keepalive::{SessionError, StreamError},
@@ -79,6 +79,10 @@ impl From<LocksError> for Status {
             LocksError::Draining => (Code::Unavailable, "DRAINING", Some(RETRY_DELAY)),
             LocksError::TokensExhausted => (Code::FailedPrecondition, "TOKENS_EXHAUSTED", None),
             LocksError::BesideClassic => (Code::FailedPrecondition, "BESIDE_CLASSIC", None),
+            LocksError::TokenOutdated => (Code::Aborted, "TOKEN_OUTDATED", None),
+            LocksError::NotConvertible => (Code::FailedPrecondition, "NOT_CONVERTIBLE", None),
+            LocksError::ModeMismatch => (Code::FailedPrecondition, "MODE_MISMATCH", None),
+            LocksError::LimitMismatch(_) => (Code::FailedPrecondition, "PERMIT_LIMIT_MISMATCH", None),
             LocksError::Store(StoreError::NotAllServers { .. }) => (Code::FailedPrecondition, "NOT_ALL_SERVERS", None),
             LocksError::Store(StoreError::Unavailable(_)) => {
                 (Code::Unavailable, "STORE_UNAVAILABLE", Some(RETRY_DELAY))
@@ -92,7 +96,7 @@ impl From<LocksError> for Status {
             LocksError::Denied(denied) => return self::denied(denied),
         };
         let mut details = ErrorDetails::new();
-        with_reason(&mut details, reason);
+        details.set_error_info(reason, DOMAIN, metadata(&error));
         if let Some(delay) = retry {
             details.set_retry_info(Some(delay));
         }
@@ -139,6 +143,13 @@ impl From<SessionError<Status>> for Status {
     }
 }
 
+/// What programs may want to know beyond the reason.
+fn metadata(error: &LocksError) -> HashMap<String, String> {
+    let LocksError::LimitMismatch(PermitLimit { permits, version }) = error else { return HashMap::new() };
+    let numbers = [("permit_limit", permits.to_string()), ("permit_limit_version", version.to_string())];
+    numbers.map(|(name, number)| (name.to_owned(), number)).into()
+}
+
 fn refused(field: &str, rule: &str) -> Status {
     let mut fields = Fields::default();
     fields.refuse(field, rule);
@@ -171,6 +182,10 @@ mod tests {
             LocksError::Draining,
             LocksError::TokensExhausted,
             LocksError::BesideClassic,
+            LocksError::ModeMismatch,
+            LocksError::TokenOutdated,
+            LocksError::NotConvertible,
+            LocksError::LimitMismatch(PermitLimit { permits: 1, version: 0 }),
             StoreError::Unavailable(why()).into(),
             StoreError::Overloaded.into(),
             StoreError::TooLate.into(),

@@ -126,6 +126,9 @@ fn request(client: &Client, lock_name: &str, lock: &LockArgs) -> Result<Acquire,
     if lock.shared {
         acquire = acquire.shared();
     }
+    if let Some(limit) = lock.limit {
+        acquire = acquire.semaphore(limit).permits(lock.permits).permit_limit_version(lock.limit_version);
+    }
     acquire = acquire.min_hold(lock.min_hold).lock_delay(lock.lock_delay);
     if let Some(holder) = &lock.holder {
         acquire = acquire.holder(holder);

@@ -134,6 +134,21 @@ pub(crate) struct LockArgs {
     #[arg(long, conflicts_with_all = ["min_hold", "lock_delay"])]
     pub shared: bool,
 
+    /// Take a permit of a semaphore, of which all holders together use no more than N: 1 to 1,000,000
+    #[arg(long, value_name = "N", conflicts_with_all = ["shared", "min_hold", "lock_delay"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: Option<u32>,
+
+    /// Permits to take with --limit, at most N; given back together
+    #[arg(long, value_name = "N", requires = "limit", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub permits: u32,
+
+    /// Version of --limit, to be raised whenever that is changed: the highest one is in force for all, as long as the
+    /// semaphore is in use
+    #[arg(long, value_name = "VERSION", requires = "limit", default_value_t = 0)]
+    pub limit_version: u64,
+
     /// How long the lock stays unavailable after the grant, however the lease ends, such as 5m: at most 24h. So jobs
     /// that several machines start at one time run once
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s", hide_default_value = true)]

@@ -2,7 +2,7 @@
 
 use super::{
     args::{ServerArgs, in_environment},
-    exit::{COMMAND_LINE, Failure, NOT_ACQUIRED, NOT_PERMITTED, UNAVAILABLE, USAGE},
+    exit::{COMMAND_LINE, Failure, NO, NOT_ACQUIRED, NOT_PERMITTED, UNAVAILABLE, USAGE},
     text,
 };
 use crate::{config::misspelt, files};
@@ -165,10 +165,15 @@ impl FailedCall {
                 Failure::new(UNAVAILABLE, format!("no answer from {servers} ({message}{answer}): try again"))
             }
             (Code::InvalidArgument, _) => Failure::new(USAGE, invalid(message, &self.violations)),
+            // Other requests for the lock say something else.
+            (Code::FailedPrecondition, "PERMIT_LIMIT_MISMATCH" | "MODE_MISMATCH" | "NOT_CONVERTIBLE") => {
+                Failure::new(USAGE, invalid(message, &[]))
+            }
             (Code::ResourceExhausted, _) => Failure::new(NOT_ACQUIRED, exhausted(message, self.retry_delay)),
             (Code::Unauthenticated | Code::PermissionDenied, reason) => {
                 Failure::new(NOT_PERMITTED, format!("{servers} refused the call: {message}{}", what_to_show(reason)))
             }
+            (Code::Aborted, "TOKEN_OUTDATED") => Failure::new(NO, message),
             (Code::Aborted, "REQUEST_ENDED") => Failure::new(NOT_ACQUIRED, ENDED),
             (Code::Aborted, "OVERTAKEN") => Failure::new(NOT_ACQUIRED, OVERTAKEN),
             (_, "DRAINING") => Failure::new(

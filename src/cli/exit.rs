@@ -35,14 +35,18 @@ const MEANINGS: [(&str, &str); 13] = [
     ("0", "success; run: the exit status of the command"),
     (
         "1",
-        "the answer is no: renew or release of a lease that has ended, check-token of a token that is not \
+        "the answer is no: renew, convert or release of a lease that has ended, check-token of a token that is not \
          current, force-release that changed nothing; hold: the lock was not released; doctor: a check found \
          an error; health, status: a server is not ready; serve: the server cannot listen, or failed later; quorum \
          create, replace, rebuild: refused, such as for a Redis that is in use; quorum status: locks have no \
          majority",
     ),
     ("2", "invalid command line"),
-    ("64", "the server refused the request as malformed, or an argument is invalid; drain: no server is named"),
+    (
+        "64",
+        "the server refused the request as malformed, or because others ask for the lock in another mode or with \
+         another --limit, or an argument is invalid; drain: no server is named",
+    ),
     (
         "69",
         "no server answered, the server could not carry out the call, or the outcome is unknown; doctor, \

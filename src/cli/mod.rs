@@ -53,6 +53,8 @@ enum Command {
     Acquire(calls::acquire::AcquireArgs),
     /// Renew a lease
     Renew(calls::lease::RenewArgs),
+    /// Share a lock that is held alone, or hold a shared one alone if nobody else shares it
+    Convert(calls::lease::ConvertArgs),
     /// Release a lease
     Release(calls::lease::ReleaseArgs),
     /// Show the holder of a lock, the time left, and the number of waiters
@@ -123,6 +125,7 @@ impl Cli {
             Command::Hold(args) => hold::hold(args).await?,
             Command::Acquire(args) => calls::acquire::acquire(args).await?,
             Command::Renew(args) => calls::lease::renew(args).await?,
+            Command::Convert(args) => calls::lease::convert(args).await?,
             Command::Release(args) => calls::lease::release(args).await?,
             Command::Get(args) => calls::show::get(args).await?,
             Command::Ls(args) => calls::show::list(args).await?,

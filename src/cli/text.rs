@@ -73,7 +73,16 @@ pub(super) fn holder(holder: &LockHolder) -> String {
         // A classic client has no token, and its key may have no TTL.
         0 if holder.expires_in.is_none() => format!("{}, without a TTL", visible(&holder.holder)),
         0 => format!("{} for another {left}", visible(&holder.holder)),
-        token => format!("{} (token {token}) for another {left}", name(&holder.holder)),
+        token => format!("{} (token {token}{}) for another {left}", name(&holder.holder), permits(holder, ", ")),
+    }
+}
+
+/// What it has of a semaphore, after this text: its slot, or its permits.
+pub(super) fn permits(holder: &LockHolder, before: &str) -> String {
+    match (holder.permits, holder.slot) {
+        (0, _) => String::new(),
+        (1, slot) => format!("{before}slot {slot}"),
+        (permits, _) => format!("{before}{permits} permits"),
     }
 }
 

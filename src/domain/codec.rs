@@ -149,29 +149,36 @@ pub(crate) mod optional_span {
 /// A mode: the exclusive one is left out, so that a request for it is the same to servers that know no other.
 pub(crate) mod mode {
     use super::*;
-    use crate::domain::lease::Mode;
+    use crate::domain::mode::{Mode, Permits};
+    use minicbor::data::Type;
 
     const SHARED: u8 = 1;
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the derived code calls it so")]
     pub(crate) fn encode<C, W: Write>(
         mode: &Mode,
         to: &mut Encoder<W>,
-        _: &mut C,
+        context: &mut C,
     ) -> Result<(), encode::Error<W::Error>> {
         match mode {
             Mode::Exclusive => to.null()?.ok(),
             Mode::Shared => to.u8(SHARED)?.ok(),
+            Mode::Semaphore(permits) => (**permits).encode(to, context),
         }
     }
 
-    pub(crate) fn decode<C>(from: &mut Decoder<'_>, _: &mut C) -> Result<Mode, Error> {
-        if from.datatype()? == minicbor::data::Type::Null {
-            return from.null().map(|()| Mode::Exclusive);
-        }
-        match from.u8()? {
-            SHARED => Ok(Mode::Shared),
-            other => Err(broken("mode", format_args!("cannot be {other}"))),
+    pub(crate) fn decode<C>(from: &mut Decoder<'_>, context: &mut C) -> Result<Mode, Error> {
+        match from.datatype()? {
+            Type::Null => from.null().map(|()| Mode::Exclusive),
+            Type::Array => {
+                let Permits { count, limit, slot } = Permits::decode(from, context)?;
+                let permits = Permits::new(count, limit).map(|permits| Permits { slot, ..permits });
+                let permits = permits.ok_or_else(|| broken("permits", format_args!("cannot be {count}")))?;
+                Ok(Mode::Semaphore(Box::new(permits)))
+            }
+            _ => match from.u8()? {
+                SHARED => Ok(Mode::Shared),
+                other => Err(broken("mode", format_args!("cannot be {other}"))),
+            },
         }
     }
 
@@ -179,7 +186,6 @@ pub(crate) mod mode {
         Some(Mode::Exclusive)
     }
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the derived code calls it so")]
     pub(crate) fn is_nil(mode: &Mode) -> bool {
         *mode == Mode::Exclusive
     }

@@ -7,8 +7,9 @@ use super::{
     codec,
     ids::{AttachmentId, Call, GrantId, LeaseId, ReplicaId, RequestId},
     lease::{Lease, LeaseEnd, Terms},
+    mode::ConvertTo,
     name::Reason,
-    outcome::{AcquireOutcome, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome},
+    outcome::{AcquireOutcome, ConvertOutcome, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome},
     time::StoreTime,
     token::{FencingToken, min_token_max},
 };
@@ -96,6 +97,19 @@ pub enum Command {
         #[n(0)]
         token: Option<FencingToken>,
     },
+    /// Makes an exclusive lease a shared one, or the reverse. Outcome: [`ConvertOutcome`].
+    #[n(13)]
+    Convert {
+        /// The lease.
+        #[n(0)]
+        lease_id: LeaseId,
+        /// Its token, as its holder knows it.
+        #[n(1)]
+        token: FencingToken,
+        /// The mode that it is to have.
+        #[n(2)]
+        to: ConvertTo,
+    },
 }
 
 impl Command {
@@ -166,6 +180,9 @@ pub enum Outcome {
     /// The command was carried out. There is nothing else to say.
     #[n(5)]
     Done,
+    /// Of Convert.
+    #[n(6)]
+    Convert(#[n(0)] ConvertOutcome),
 }
 
 /// A store answered a command with an outcome of another kind.
@@ -202,6 +219,7 @@ outcomes! {
     Renew: RenewOutcome,
     Revoke: RevokeOutcome,
     View: Box<LockView>,
+    Convert: ConvertOutcome,
 }
 
 impl TryFrom<Outcome> for () {
@@ -227,6 +245,8 @@ pub enum Effect {
     },
     /// The lock was granted, to the holder of the lease with this token.
     Granted(FencingToken),
+    /// The lease that has this token now has another mode than before.
+    Converted(FencingToken),
     /// A lease has ended.
     Ended {
         /// Its last state.

@@ -5,7 +5,8 @@
 
 use super::{
     command::{Acquire, Command},
-    lease::{Mode, Terms},
+    lease::Terms,
+    mode::Mode,
 };
 use minicbor::{Decode, Encode};
 
@@ -21,10 +22,15 @@ impl Features {
     pub const MAX_HOLD: Self = Self(1);
     /// [`Terms::delays`], in messages and in what is kept.
     pub const DELAYS: Self = Self(1 << 1);
-    /// [`Terms::mode`], in messages and in what is kept.
+    /// [`Mode::Shared`], in messages and in what is kept.
     pub const SHARED: Self = Self(1 << 2);
+    /// [`Mode::Semaphore`], in messages and in what is kept.
+    pub const SEMAPHORES: Self = Self(1 << 3);
+    /// [`Command::Convert`].
+    pub const CONVERT: Self = Self(1 << 4);
     /// All that this version understands.
-    pub const OWN: Self = Self::MAX_HOLD.with(Self::DELAYS).with(Self::SHARED);
+    pub const OWN: Self =
+        Self::MAX_HOLD.with(Self::DELAYS).with(Self::SHARED).with(Self::SEMAPHORES).with(Self::CONVERT);
 
     /// A set with these bits, of which this version may not know all.
     pub const fn of_bits(bits: u64) -> Self {
@@ -35,6 +41,8 @@ impl Features {
     pub fn of(command: &Command) -> Self {
         match command {
             Command::Acquire(Acquire { terms, .. }) => Self::of_terms(terms),
+            // mutant: Convert for an old server
+            Command::Convert { .. } => Self::CONVERT.with(Self::SHARED),
             _ => Self::NONE,
         }
     }
@@ -45,9 +53,14 @@ impl Features {
         let max_hold = if terms.max_hold.is_some() { Self::MAX_HOLD } else { Self::NONE };
         // mutant: delays for an old server
         let delays = if terms.delays.is_some() { Self::DELAYS } else { Self::NONE };
-        // mutant: shared leases for an old server
-        let shared = if terms.mode == Mode::Shared { Self::SHARED } else { Self::NONE };
-        max_hold.with(delays).with(shared)
+        let mode = match terms.mode {
+            Mode::Exclusive => Self::NONE,
+            // mutant: shared leases for an old server
+            Mode::Shared => Self::SHARED,
+            // mutant: semaphores for an old server
+            Mode::Semaphore(_) => Self::SEMAPHORES,
+        };
+        max_hold.with(delays).with(mode)
     }
 
     /// Whether these are all among the features of a server.
@@ -69,14 +82,19 @@ impl Features {
     /// What a caller asked for that needs them.
     pub const fn name(self) -> &'static str {
         let (max_hold, delays) = (Self::MAX_HOLD.are_among(self), Self::DELAYS.are_among(self));
-        // A shared lease has no delays.
-        match (max_hold, delays, Self::SHARED.are_among(self)) {
-            (true, _, true) => "max_hold and mode SHARED",
-            (false, _, true) => "mode SHARED",
-            (true, true, false) => "max_hold with min_hold or lock_delay",
-            (true, false, false) => "max_hold",
-            (false, true, false) => "min_hold or lock_delay",
-            (false, false, false) => "this request",
+        if Self::CONVERT.are_among(self) {
+            return "Convert";
+        }
+        // Only an exclusive lease has delays.
+        match (max_hold, delays, Self::SHARED.are_among(self), Self::SEMAPHORES.are_among(self)) {
+            (true, _, true, _) => "max_hold and mode SHARED",
+            (false, _, true, _) => "mode SHARED",
+            (true, _, false, true) => "max_hold and mode SEMAPHORE",
+            (false, _, false, true) => "mode SEMAPHORE",
+            (true, true, false, false) => "max_hold with min_hold or lock_delay",
+            (true, false, false, false) => "max_hold",
+            (false, true, false, false) => "min_hold or lock_delay",
+            (false, false, false, false) => "this request",
         }
     }
 }
@@ -87,7 +105,7 @@ mod tests {
 
     #[test]
     fn features_are_among_those_told_if_each_is() {
-        let next = Features::of_bits(0b1100);
+        let next = Features::of_bits(0b110000);
         assert!(Features::NONE.are_among(Features::NONE) && Features::NONE.is_none());
         assert!(!Features::MAX_HOLD.are_among(Features::NONE) && !Features::MAX_HOLD.are_among(next));
         assert!(Features::MAX_HOLD.are_among(Features::of_bits(0b111)), "a later version tells more");
@@ -95,5 +113,7 @@ mod tests {
         assert_eq!(Features::MAX_HOLD.with(Features::DELAYS).name(), "max_hold with min_hold or lock_delay");
         assert_eq!(Features::SHARED.name(), "mode SHARED");
         assert_eq!(Features::MAX_HOLD.with(Features::SHARED).name(), "max_hold and mode SHARED");
+        assert_eq!(Features::CONVERT.with(Features::SHARED).name(), "Convert");
+        assert_eq!(Features::MAX_HOLD.with(Features::SEMAPHORES).name(), "max_hold and mode SEMAPHORE");
     }
 }

@@ -5,6 +5,7 @@ use super::{
     codec,
     ids::{AttachmentId, GrantId, LeaseId, ReplicaId, RequestId},
     limits::DROP_GRACE,
+    mode::Mode,
     name::{Holder, Metadata},
     time::{StoreTime, micros},
     token::FencingToken,
@@ -38,16 +39,6 @@ impl LeaseEnd {
         };
         if badness(self) < badness(other) { other } else { self }
     }
-}
-
-/// Which holders exclude each other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// One holder at a time.
-    #[default]
-    Exclusive,
-    /// Any number of shared holders, and no exclusive one beside them.
-    Shared,
 }
 
 /// What a request asks for. Bound to its id: a repeat with other terms is refused.

@@ -72,14 +72,17 @@ pub const REPLICA_GONE: Duration = Duration::from_secs(30);
 /// Overdue entries that one command clears away in passing; the rest is left to the next one and to the expiry task.
 pub const OVERDUE_BATCH: usize = 64;
 
-/// Leases that may share one lock. At it a request waits, or is `CONTENDED`.
+/// The highest `permit_limit`; above it is `INVALID_ARGUMENT`.
+pub const PERMITS_MAX: u32 = 1_000_000;
+/// Leases that may share one lock, or have permits of one semaphore. At it a request waits, or is `CONTENDED`.
 pub const HOLDERS_MAX: usize = 10_000;
-/// Offers of one lock that may be open, to requests that would share it. The next are made when these are claimed.
+/// Offers of one lock that may be open, to requests that would be beside other holders. The next are made when these
+/// are claimed.
 pub const OFFERS_MAX: usize = 64;
-/// Shared leases that end by time in one turn. More are left to the next one, which is due at once: so the batch that a
-/// turn is part of keeps its bound.
+/// Leases beside others that end by time in one turn. More are left to the next one, which is due at once: so the batch
+/// that a turn is part of keeps its bound.
 pub const SHARED_ENDS_PER_TURN: usize = 32;
-/// Shared leases that an answer shows. It counts all.
+/// Leases of one lock that an answer shows. It counts all.
 pub const HOLDERS_SHOWN: usize = 8;
 
 /// A beat is sent this many times within the shortest TTL of a stream: three within the third after which leases are

@@ -8,6 +8,7 @@ pub mod features;
 pub mod ids;
 pub mod lease;
 pub mod limits;
+pub mod mode;
 pub mod name;
 pub mod outcome;
 pub mod queue;

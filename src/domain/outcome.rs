@@ -4,11 +4,12 @@ use super::{
     codec,
     ids::{GrantId, LeaseId},
     lease::LeaseEnd,
+    mode::PermitLimit,
     name::{Holder, Metadata},
     token::FencingToken,
 };
 use minicbor::{Decode, Encode};
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 /// A grant, as its holder sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -28,6 +29,9 @@ pub struct Grant {
     /// How the lock's previous lease ended, where that is remembered.
     #[n(4)]
     pub previous_end: Option<LeaseEnd>,
+    /// Its slot, if it has one permit of a semaphore.
+    #[n(5)]
+    pub slot: Option<NonZeroU32>,
 }
 
 /// A lease, as others see it. It does not have the lease id, which is a credential.
@@ -54,6 +58,31 @@ pub struct HolderView {
     /// How long ago it was granted.
     #[cbor(n(6), with = "codec::span")]
     pub held: Duration,
+    /// Its permits, if it has any of a semaphore.
+    #[n(7)]
+    pub permits: Option<HeldPermits>,
+}
+
+/// The permits of a lease, as others see them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct HeldPermits {
+    /// How many.
+    #[n(0)]
+    pub count: u32,
+    /// Its slot; `None` if it has more than one permit.
+    #[n(1)]
+    pub slot: Option<NonZeroU32>,
+}
+
+/// A semaphore that is held, as others see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct SemaphoreView {
+    /// The permits in use. More than the limit only after it was lowered.
+    #[n(0)]
+    pub used: u64,
+    /// The limit in force.
+    #[n(1)]
+    pub limit: PermitLimit,
 }
 
 /// A lock that nobody holds and that is granted to nobody yet, because of the lease before, as others see it.
@@ -78,7 +107,7 @@ pub struct ClassicHold {
     pub left: Option<Duration>,
 }
 
-/// Shared leases that hold a lock together, as others see them.
+/// Leases that hold a lock together, shared ones or those of a semaphore, as others see them.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct SharedView {
     /// The oldest: at most [`HOLDERS_SHOWN`](super::limits::HOLDERS_SHOWN).
@@ -90,6 +119,9 @@ pub struct SharedView {
     /// Whether one of them has the token that was asked about.
     #[n(2)]
     pub has_token: bool,
+    /// What they use of the semaphore, if it is one.
+    #[n(3)]
+    pub semaphore: Option<SemaphoreView>,
 }
 
 /// Why a request did not get the lock.
@@ -107,7 +139,7 @@ pub struct Contention {
     /// Why it is unavailable although nobody holds it, and for how long.
     #[n(3)]
     pub delay: Option<DelayView>,
-    /// The shared leases that hold it.
+    /// The leases that hold it together.
     #[n(4)]
     pub shared: Option<Box<SharedView>>,
 }
@@ -155,6 +187,13 @@ pub enum AcquireOutcome {
     /// The lock is shared with classic clients, which would not see a delay, nor readers. Nothing was changed.
     #[n(12)]
     BesideClassic,
+    /// The limit of the semaphore in force, which this is, has the version that the request names, and other permits;
+    /// or is less than the permits that the request asks for. It is not queued.
+    #[n(13)]
+    LimitMismatch(#[n(0)] PermitLimit),
+    /// The lock is in use as a semaphore, and the request shares it; or the reverse. Nothing was changed.
+    #[n(14)]
+    ModeMismatch,
 }
 
 /// The fate of a lease that a caller asked about.
@@ -193,6 +232,33 @@ pub enum ReleaseOutcome {
     /// It had ended before; `Ended(Released)` answers a repeat.
     #[n(1)]
     Gone(#[n(0)] Gone),
+}
+
+/// The outcome of Convert.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
+pub enum ConvertOutcome {
+    /// The lease has the mode that was asked for. It ends when it would have, and an exclusive one has a new token.
+    #[n(0)]
+    Converted(#[n(0)] Renewed),
+    /// Others share the lock, or are offered it, so nobody can have it alone. Nothing was changed.
+    #[n(1)]
+    Contended(#[n(0)] Box<Contention>),
+    /// The lease has ended.
+    #[n(2)]
+    Lost(#[n(0)] Gone),
+    /// The lease has another token, because it was converted since. Nothing was changed.
+    #[n(3)]
+    TokenOutdated,
+    /// The lease is of a semaphore, or leaves a delay. Nothing was changed.
+    #[n(4)]
+    NotConvertible,
+    /// No token is left. Nothing was changed.
+    #[n(5)]
+    TokensExhausted,
+    /// The lock is shared with classic clients, which would not see readers. Nothing was changed.
+    #[n(6)]
+    BesideClassic,
 }
 
 /// The outcome of Renew and Attach.
@@ -273,7 +339,7 @@ pub struct LockView {
     /// Why it is unavailable although nobody holds it, and for how long.
     #[n(5)]
     pub delay: Option<DelayView>,
-    /// The shared leases that hold it.
+    /// The leases that hold it together.
     #[n(6)]
     pub shared: Option<Box<SharedView>>,
 }

@@ -5,6 +5,7 @@ use super::{
     ids::{Call, ReplicaId, RequestId},
     lease::Terms,
     limits::DROP_GRACE,
+    mode::{Mode, PermitLimit},
     time::StoreTime,
 };
 use hashbrown::HashMap;
@@ -61,6 +62,12 @@ pub struct Queue {
     /// Dropped waiters, by the time until which they are kept and by position.
     dropped: BTreeMap<(StoreTime, u64), RequestId>,
     next_position: u64,
+    /// How many requests would share the lock.
+    shared: usize,
+    /// How many requests ask for permits.
+    semaphores: usize,
+    /// The limit that these have agreed on.
+    permit_limit: Option<PermitLimit>,
 }
 
 impl Queue {
@@ -85,6 +92,9 @@ impl Queue {
         self.next_position += 1;
         let binding = Binding::first(call, replica);
         let waiter = Waiter { position, binding, terms, state: WaiterState::Waiting };
+        if let Some(count) = self.counted(&waiter.terms.mode) {
+            *count += 1;
+        }
         self.file(call.request, &waiter);
         let before = self.waiters.insert(call.request, waiter);
         assert!(before.is_none(), "a request is queued once");
@@ -92,7 +102,7 @@ impl Queue {
 
     /// Binds another call of a queued request, which keeps its position.
     pub fn bind(&mut self, call: Call, replica: ReplicaId) -> Option<Bound> {
-        let mut waiter = self.remove(call.request)?;
+        let mut waiter = self.take(call.request)?;
         let bound = waiter.binding.bind(call, replica);
         self.file(call.request, &waiter);
         self.waiters.insert(call.request, waiter);
@@ -101,7 +111,7 @@ impl Queue {
 
     /// A queued request waits on this replica from now on, and keeps its position.
     pub fn move_to(&mut self, request: RequestId, replica: ReplicaId) {
-        let Some(mut waiter) = self.remove(request) else { return };
+        let Some(mut waiter) = self.take(request) else { return };
         waiter.binding.move_to(replica);
         self.file(request, &waiter);
         self.waiters.insert(request, waiter);
@@ -136,7 +146,7 @@ impl Queue {
 
     /// Changes whether a waiter may be offered the lock. It keeps its position.
     pub fn set_state(&mut self, request: RequestId, state: WaiterState) {
-        let Some(mut waiter) = self.remove(request) else { return };
+        let Some(mut waiter) = self.take(request) else { return };
         waiter.state = state;
         self.file(request, &waiter);
         self.waiters.insert(request, waiter);
@@ -144,6 +154,16 @@ impl Queue {
 
     /// Removes a waiter.
     pub fn remove(&mut self, request: RequestId) -> Option<Waiter> {
+        let waiter = self.take(request)?;
+        if let Some(count) = self.counted(&waiter.terms.mode) {
+            *count -= 1;
+        }
+        self.permit_limit = self.permit_limit.filter(|_| self.semaphores > 0);
+        Some(waiter)
+    }
+
+    /// Takes out a waiter, which is put back or no longer counted.
+    fn take(&mut self, request: RequestId) -> Option<Waiter> {
         let waiter = self.waiters.remove(&request)?;
         if let WaiterState::Dropped(until) = waiter.state {
             self.dropped.remove(&(until, waiter.position));
@@ -160,6 +180,34 @@ impl Queue {
             }
         }
         Some(waiter)
+    }
+
+    fn counted(&mut self, mode: &Mode) -> Option<&mut usize> {
+        match mode {
+            Mode::Exclusive => None,
+            Mode::Shared => Some(&mut self.shared),
+            Mode::Semaphore(_) => Some(&mut self.semaphores),
+        }
+    }
+
+    /// Whether a request would share the lock.
+    pub fn has_shared(&self) -> bool {
+        self.shared > 0
+    }
+
+    /// Whether a request asks for permits.
+    pub fn has_semaphores(&self) -> bool {
+        self.semaphores > 0
+    }
+
+    /// The limit that the requests for permits have agreed on; `None` if there are none.
+    pub fn permit_limit(&self) -> Option<PermitLimit> {
+        self.permit_limit
+    }
+
+    /// The requests for permits agree on this limit. Changes nothing if there are none.
+    pub fn agree(&mut self, limit: PermitLimit) {
+        self.permit_limit = (self.semaphores > 0).then_some(limit);
     }
 
     /// Adds a waiter to the index of its state.
@@ -217,9 +265,17 @@ impl Queue {
 
     /// Checks the invariants. A long queue is not checked, because each command would then cost its length.
     pub fn check(&self, offered: usize) {
+        assert_eq!(
+            self.permit_limit.is_some(),
+            self.semaphores > 0,
+            "those who ask for permits have agreed on a limit"
+        );
         if self.waiters.len() > CHECKED_WHOLE {
             return;
         }
+        let of_mode = |is: fn(&Mode) -> bool| self.waiters.values().filter(|waiter| is(&waiter.terms.mode)).count();
+        let counts = (of_mode(|it| *it == Mode::Shared), of_mode(|it| matches!(it, Mode::Semaphore(_))));
+        assert_eq!(counts, (self.shared, self.semaphores), "each mode is counted");
         let mut filed = 0;
         for (replica, server) in &self.by_server {
             assert!(!(server.waiting.is_empty() && server.missed.is_empty()), "a server without waiters is removed");

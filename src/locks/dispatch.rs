@@ -2,7 +2,7 @@
 
 use super::LocksError;
 use crate::{domain::name::LockName, telemetry::metrics::OperationKind};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// What an operation is about.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +35,15 @@ pub trait Dispatch: Clone + Send + Sync + 'static {
         work: impl Future<Output = Result<T, LocksError>> + Send,
     ) -> impl Future<Output = Result<T, LocksError>> + Send;
 
+    /// An acquire that may wait for so long, and that ends when its caller may not acquire the lock any more. It is
+    /// then cleaned up like one whose client gave up.
+    fn while_permitted<T: Send>(
+        &self,
+        wait: Duration,
+        name: &LockName,
+        work: impl Future<Output = Result<T, LocksError>> + Send,
+    ) -> impl Future<Output = Result<T, LocksError>> + Send;
+
     /// What the client of a stream may do, if that is restricted.
     fn permission(&self) -> Option<Arc<dyn Permission>>;
 }
@@ -54,6 +63,15 @@ impl Dispatch for () {
         &self,
         _: OperationKind,
         _: Target<'_>,
+        work: impl Future<Output = Result<T, LocksError>> + Send,
+    ) -> impl Future<Output = Result<T, LocksError>> + Send {
+        work
+    }
+
+    fn while_permitted<T: Send>(
+        &self,
+        _: Duration,
+        _: &LockName,
         work: impl Future<Output = Result<T, LocksError>> + Send,
     ) -> impl Future<Output = Result<T, LocksError>> + Send {
         work

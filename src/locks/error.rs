@@ -1,7 +1,10 @@
 //! Errors of calls that have no outcome. Each variant asks for a different reaction of the caller.
 
 use super::Denied;
-use crate::{domain::command::WrongOutcome, store::StoreError};
+use crate::{
+    domain::{command::WrongOutcome, mode::PermitLimit},
+    store::StoreError,
+};
 
 /// Why a call has no outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,6 +59,28 @@ pub enum LocksError {
     /// The server drains.
     #[error("this server is draining: retry with the same request_id, on another server if there is one")]
     Draining,
+    /// The lock is in use in another mode.
+    #[error(
+        "the lock is in use in another mode, and SHARED and SEMAPHORE exclude each other: use another name for one of the \
+         two"
+    )]
+    ModeMismatch,
+    /// Another limit of the semaphore is in force.
+    #[error(
+        "limit {} of version {} is in force, which is another one of the same version, or has fewer permits than the \
+         request asks for: give a changed limit a higher version",
+        .0.permits, .0.version
+    )]
+    LimitMismatch(PermitLimit),
+    /// The lease has another token than the caller knows.
+    #[error("the lease has another token, because it was converted since: only the answer to that conversion counts")]
+    TokenOutdated,
+    /// The lease cannot have another mode.
+    #[error(
+        "a lease of a semaphore cannot be converted, and one with min_hold or lock_delay cannot be shared: release it, and \
+         acquire the lock in the other mode"
+    )]
+    NotConvertible,
     /// No token is left.
     #[error("the fencing tokens of this lock's partition are used up: the lock cannot be granted")]
     TokensExhausted,

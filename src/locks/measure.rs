@@ -42,6 +42,10 @@ fn failure(error: &LocksError) -> AcquireFailure {
         LocksError::Draining => AcquireFailure::Draining,
         LocksError::TokensExhausted => AcquireFailure::TokensExhausted,
         LocksError::BesideClassic => AcquireFailure::BesideClassic,
+        LocksError::ModeMismatch => AcquireFailure::ModeMismatch,
+        LocksError::LimitMismatch(_) => AcquireFailure::LimitMismatch,
+        // Of no acquire.
+        LocksError::TokenOutdated | LocksError::NotConvertible => AcquireFailure::Invalid,
         LocksError::Store(StoreError::NotAllServers { .. }) => AcquireFailure::NotAllServers,
         LocksError::Store(StoreError::Unavailable(_)) => AcquireFailure::StoreUnavailable,
         LocksError::Store(StoreError::Overloaded) => AcquireFailure::StoreOverloaded,

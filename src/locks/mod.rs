@@ -16,7 +16,7 @@ pub use denied::{Denied, Forbidden, NotPermitted};
 pub use dispatch::{Dispatch, Permission, Target};
 pub use error::LocksError;
 pub use hub::Hub;
-pub use wait::{AcquireAnswer, AcquireCall, Acquired};
+pub use wait::{AcquireAnswer, AcquireCall, Acquired, ConvertAnswer};
 pub use waiters::Waiter;
 pub use watch::{WatchItem, Watching};
 
@@ -25,8 +25,9 @@ use crate::{
         command::{Command, Outcome, WrongOutcome},
         ids::LeaseId,
         limits::Limits,
+        mode::ConvertTo,
         name::{LockName, Reason},
-        outcome::{LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome},
+        outcome::{ConvertOutcome, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome},
         token::FencingToken,
     },
     store::{Page, Store, Timed},
@@ -154,6 +155,27 @@ impl<S: Store> Locks<S> {
             );
         }
         Ok(outcome)
+    }
+
+    /// Converts a lease to another mode. Also returns how long the call was held here before the command was sent.
+    pub async fn convert(
+        &self,
+        name: &LockName,
+        (lease_id, token): (LeaseId, FencingToken),
+        to: ConvertTo,
+        arrived: Instant,
+    ) -> Result<(ConvertAnswer, Duration), LocksError> {
+        let Timed { sent, outcome } = self.run(name, Command::Convert { lease_id, token, to }).await?;
+        let answer = match outcome {
+            ConvertOutcome::Converted(renewed) => ConvertAnswer::Converted(renewed),
+            ConvertOutcome::Contended(contention) => ConvertAnswer::Contended(contention),
+            ConvertOutcome::Lost(gone) => ConvertAnswer::Lost(gone),
+            ConvertOutcome::TokenOutdated => return Err(LocksError::TokenOutdated),
+            ConvertOutcome::NotConvertible => return Err(LocksError::NotConvertible),
+            ConvertOutcome::TokensExhausted => return Err(LocksError::TokensExhausted),
+            ConvertOutcome::BesideClassic => return Err(LocksError::BesideClassic),
+        };
+        Ok((answer, sent.saturating_duration_since(arrived)))
     }
 
     /// Reads a lock, and whether a shared lease has this token.

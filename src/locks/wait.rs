@@ -13,7 +13,7 @@ use crate::{
         lease::Terms,
         limits::{DEADLINE_MARGIN_MAX, DROP_GRACE},
         name::LockName,
-        outcome::{AcquireOutcome, Contention, Grant},
+        outcome::{AcquireOutcome, Contention, Gone, Grant, Renewed},
     },
     store::{Store, StoreError, Timed},
     telemetry::metrics::Granted,
@@ -53,6 +53,17 @@ pub struct Acquired {
     pub sent: Instant,
     /// Whether the lease has the call's attachment since its grant.
     pub attached: bool,
+}
+
+/// The outcome of a conversion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConvertAnswer {
+    /// The lease has the mode that was asked for.
+    Converted(Renewed),
+    /// Others hold the lock too.
+    Contended(Box<Contention>),
+    /// The lease has ended.
+    Lost(Gone),
 }
 
 /// The outcome of an acquire.
@@ -271,6 +282,8 @@ impl<S: Store> Locks<S> {
             }
             AcquireOutcome::TokensExhausted => return Err(LocksError::TokensExhausted),
             AcquireOutcome::BesideClassic => return Err(LocksError::BesideClassic),
+            AcquireOutcome::LimitMismatch(limit) => return Err(LocksError::LimitMismatch(limit)),
+            AcquireOutcome::ModeMismatch => return Err(LocksError::ModeMismatch),
         })
     }
 }

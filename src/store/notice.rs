@@ -9,6 +9,7 @@ use crate::domain::{
     command::{Command, Effect, Effects},
     ids::{AttachmentId, Call, GrantId, ReplicaId, RequestId},
     lease::{Lease, LeaseEnd, MaxHold},
+    mode::{ConvertTo, Mode},
     name::LockName,
     outcome::AcquireOutcome,
     rules::Lock,
@@ -59,6 +60,9 @@ pub enum EventKind {
     /// It was revoked, for this reason.
     #[n(3)]
     Revoked(#[cbor(n(0), decode_with = "codec::reason")] String),
+    /// Its holder converted it.
+    #[n(4)]
+    Converted(#[n(0)] ConvertTo),
 }
 
 /// A notice that the rules caused.
@@ -102,7 +106,14 @@ impl Notice {
                         each(None, Self::event(EventKind::Granted, name, lease, None));
                     }
                 }
-                Effect::Granted(_) => {}
+                Effect::Converted(token) if is_watched => {
+                    if let Some(lease) = lock.lease_of(token) {
+                        let is_exclusive = lease.terms.mode == Mode::Exclusive;
+                        let to = if is_exclusive { ConvertTo::Exclusive } else { ConvertTo::Shared };
+                        each(None, Self::event(EventKind::Converted(to), name, lease, None));
+                    }
+                }
+                Effect::Granted(_) | Effect::Converted(_) => {}
                 Effect::Ended { lease, end } => {
                     if let Some(attachment) = lease.attachment {
                         each(Some(lease.attachment_replica), Self::LeaseEnded(attachment, end));

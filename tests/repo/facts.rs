@@ -38,6 +38,7 @@ fn the_shared_facts_are_those_of_the_server() {
         assert_eq!(bytes, limit, "{name}");
     }
     assert_eq!((facts::TOKEN_MAX + 1, facts::PAGE_SIZE_MAX), (limits::TOKEN_END, limits::PAGE_SIZE_MAX));
+    assert_eq!(facts::PERMITS_MAX, limits::PERMITS_MAX);
     let address: ServerAddress = facts::DEFAULT_SERVER.parse().unwrap();
     assert_eq!((facts::DEFAULT_PORT, address.to_string().as_str()), (7420, facts::DEFAULT_SERVER));
 }

@@ -1,102 +1,10 @@
-//! Exhaustive search: every sequence of a small alphabet of commands up to a depth, checked after each step.
-//!
-//! Breadth first; a known state is not expanded again. States that differ only in their date are equal.
+//! Exhaustive searches: every sequence of a small alphabet of commands up to a depth, checked after each step.
 
 #[path = "../support/rules/mod.rs"]
 #[allow(dead_code, clippy::unwrap_used, reason = "test code; no test uses all of it")]
 mod rules;
 
-use rules::{SECOND, Step, World};
-use std::{
-    collections::HashSet,
-    hash::{DefaultHasher, Hash, Hasher},
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    time::Instant,
-};
-
-/// A search. The lease of a command is its age: 0 is the newest lease that is remembered.
-struct Model {
-    name: &'static str,
-    start: Vec<Step>,
-    alphabet: Vec<Step>,
-    waiters_max: usize,
-    depth: usize,
-}
-
-struct Path {
-    world: World,
-    steps: Vec<Step>,
-}
-
-impl Model {
-    /// Runs every sequence, and prints the number of states.
-    fn explore(&self) {
-        #[expect(clippy::disallowed_methods, reason = "how long the search took is for the reader of its output only")]
-        let begin = Instant::now();
-        let mut seen = HashSet::new();
-        let empty = Path { world: World::new(self.waiters_max), steps: Vec::new() };
-        let start = self.start.iter().fold(empty, |path, step| path.then(*step));
-        let mut frontier = vec![start];
-        let mut steps = 0_u64;
-        for depth in 1..=self.depth {
-            let mut next = Vec::new();
-            for path in &frontier {
-                for step in self.alphabet.iter().filter_map(|step| with_lease(*step, &path.world)) {
-                    let after = path.then(step);
-                    steps += 1;
-                    let mut hasher = DefaultHasher::new();
-                    after.world.key().hash(&mut hasher);
-                    if seen.insert(hasher.finish()) && depth < self.depth {
-                        next.push(after);
-                    }
-                }
-            }
-            frontier = next;
-        }
-        println!(
-            "{}: {} commands to depth {}: {} states, {steps} steps in {:.1?}",
-            self.name,
-            self.alphabet.len(),
-            self.depth,
-            seen.len(),
-            begin.elapsed()
-        );
-    }
-}
-
-impl Path {
-    fn then(&self, step: Step) -> Self {
-        let mut world = self.world.clone();
-        let mut steps = self.steps.clone();
-        steps.push(step);
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| world.run(step))) {
-            println!("failed after {steps:#?}");
-            resume_unwind(panic);
-        }
-        world.forget_leases();
-        Self { world, steps }
-    }
-}
-
-/// The command with the number of its lease in this world; `None` if there is no such lease.
-fn with_lease(step: Step, world: &World) -> Option<Step> {
-    let lease = |age: u32| world.leases().get(age as usize).copied();
-    Some(match step {
-        Step::Acquire { request, attempt, copy, wait, .. } => {
-            Step::Acquire { request, attempt, copy, wait, lease: world.unused_lease(request) }
-        }
-        Step::Claim { request, attempt, copy, .. } => {
-            Step::Claim { request, attempt, copy, lease: world.unused_lease(request) }
-        }
-        Step::Release { lease: age } => Step::Release { lease: lease(age)? },
-        Step::Renew { lease: age, ttl } => Step::Renew { lease: lease(age)?, ttl },
-        Step::RenewKept { lease: age, attachment } => Step::RenewKept { lease: lease(age)?, attachment },
-        Step::Attach { lease: age, attempt, attachment } => Step::Attach { lease: lease(age)?, attempt, attachment },
-        Step::Detach { lease: age, attachment } => Step::Detach { lease: lease(age)?, attachment },
-        Step::Disconnect { lease: age, attachment } => Step::Disconnect { lease: lease(age)?, attachment },
-        other => other,
-    })
-}
+use rules::{SECOND, Step, explore::Model, semaphore};
 
 fn acquire(request: u8, attempt: u32) -> Step {
     acquire_as(request, attempt, 0)
@@ -319,6 +227,79 @@ fn rules_match_the_oracle_for_commands_on_shared_leases() {
         Step::Back(2 * SECOND),
     ];
     Model { name: "commands on shared leases", start, alphabet, waiters_max: 2, depth: 5 }.explore();
+}
+
+/// Of 2 permits; then a limit of 1 replaces that, and one of 3 this.
+#[test]
+fn rules_match_the_oracle_for_a_semaphore_and_its_limits() {
+    let [one, both] = [semaphore(1, 2, 0, 0), semaphore(2, 2, 0, 0)];
+    let [lower, higher, other] = [semaphore(1, 1, 1, 0), semaphore(1, 3, 2, 0), semaphore(1, 2, 1, 0)];
+    let of_calls = [one, both].into_iter().flat_map(|request| [acquire(request, 1), claim(request, 1)]);
+    let rest = [
+        drop_call(both, 1),
+        acquire(both, 2),
+        acquire(lower, 1),
+        claim(lower, 1),
+        try_acquire(higher, 1),
+        try_acquire(other, 2),
+        acquire(0, 1),
+        claim(0, 1),
+        try_acquire(2, 1),
+        RELEASE,
+        Step::Release { lease: 1 },
+        Step::ToEdge,
+        Step::Pass(2 * SECOND),
+    ];
+    let alphabet = of_calls.chain(rest).collect();
+    Model { name: "a semaphore and its limits", start: vec![], alphabet, waiters_max: 3, depth: 5 }.explore();
+}
+
+/// All of 3 permits are held, and others wait for 1, 2, 3 and 1 of them.
+#[test]
+fn rules_match_the_oracle_for_a_queue_for_permits() {
+    let waiters = [semaphore(1, 3, 0, 0), semaphore(2, 3, 0, 1), semaphore(3, 3, 0, 1), semaphore(1, 3, 0, 1)];
+    let holder = semaphore(3, 3, 0, 0);
+    let start = [holder].into_iter().chain(waiters).zip(1..).map(|(it, lease)| acquire_as(it, 1, lease)).collect();
+    let of_calls = waiters.into_iter().flat_map(|request| [claim(request, 1), drop_call(request, 1)]);
+    let rest = [
+        acquire(waiters[1], 2),
+        claim(waiters[1], 2),
+        give_up(waiters[2], 1),
+        try_acquire(semaphore(1, 2, 1, 0), 1),
+        try_acquire(semaphore(1, 4, 2, 0), 1),
+        RELEASE,
+        Step::ToEdge,
+        Step::Pass(SECOND),
+    ];
+    let alphabet = of_calls.chain(rest).collect();
+    Model { name: "a queue for permits", start, alphabet, waiters_max: 5, depth: 5 }.explore();
+}
+
+/// Requests for permits exclude readers, and both wait for the writer. A new leader keeps positions of each.
+#[test]
+fn rules_match_the_oracle_for_permits_readers_and_a_writer() {
+    let [one, low, both] = [semaphore(1, 2, 0, 0), semaphore(1, 1, 1, 0), semaphore(2, 2, 0, 0)];
+    let keep = |request| Step::Keep { request, attempt: 1 };
+    let waits = [one, low, 2, 0].into_iter().flat_map(|request| [acquire(request, 1), claim(request, 1)]);
+    let rest = [
+        drop_call(one, 1),
+        acquire(one, 2),
+        try_acquire(both, 1),
+        try_acquire(both, 2),
+        try_acquire(2, 2),
+        drop_call(2, 1),
+        give_up(0, 1),
+        keep(one),
+        keep(low),
+        keep(2),
+        Step::ForceRelease { right: true },
+        RELEASE,
+        Step::ToEdge,
+        Step::Pass(2 * SECOND),
+        Step::ApplyTime,
+    ];
+    let alphabet = waits.chain(rest).collect();
+    Model { name: "permits, readers and a writer", start: vec![], alphabet, waiters_max: 2, depth: 5 }.explore();
 }
 
 #[test]

@@ -192,6 +192,7 @@ fn an_acquire_that_another_server_answers_makes_8_allocations_more() {
         token: FencingToken::new(7).unwrap(),
         left: Duration::from_secs(30),
         previous_end: None,
+        slot: None,
     };
     let granted = reply(Ok(Done::Outcome {
         outcome: Outcome::Acquire(AcquireOutcome::Granted(grant)),

@@ -7,8 +7,8 @@ import (
 
 // A FakeLock is a lock without a server, for unit tests of code that takes a lock. Lock is what the code gets: a
 // [fencepost.Lock] as a client returns, which excludes nobody and is valid for a day. It has no options: no max_hold
-// ends it, no min_hold or lock_delay keeps a lock unavailable after it, and it is not shared. A server ([Start])
-// honours them all.
+// ends it, no min_hold or lock_delay keeps a lock unavailable after it, and it is neither shared nor of a semaphore. A
+// server ([Start]) honours them all.
 //
 //	fake := fenceposttest.NewFakeLock("orders/42", 7)
 //	err := ship(ctx, fake.Lock)

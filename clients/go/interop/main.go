@@ -36,6 +36,9 @@ type request struct {
 	MinHold  *int64            `json:"min_hold_ms"`
 	Delay    *int64            `json:"lock_delay_ms"`
 	Shared   bool              `json:"shared"`
+	Limit    *uint32           `json:"semaphore"`
+	Permits  uint32            `json:"permits"`
+	Version  uint64            `json:"permit_limit_version"`
 	Wait     *int64            `json:"wait_ms"`
 	Metadata map[string]string `json:"metadata"`
 	Of       int64             `json:"of"`

@@ -68,8 +68,10 @@ func (d *driver) acquire(ctx context.Context, r request) {
 		d.answer(r.ID, nil, err)
 		return
 	}
+	slot, _ := lock.Slot()
 	d.answer(r.ID, answer{
 		"token": lock.Token(), "grant_id": lock.GrantID(), "previous_end": lock.PreviousEnd(),
+		"permits": lock.Permits(), "slot": slot,
 	}, nil)
 	context.AfterFunc(lock.Context(), func() {
 		var lost *fencepost.LostError
@@ -108,6 +110,10 @@ func (d *driver) options(r request) []fencepost.AcquireOption {
 	}
 	if r.Shared {
 		options = append(options, fencepost.WithShared())
+	}
+	if r.Limit != nil {
+		options = append(options, fencepost.WithSemaphore(*r.Limit), fencepost.WithPermits(r.Permits),
+			fencepost.WithPermitLimitVersion(r.Version))
 	}
 	if r.Wait != nil {
 		options = append(options, fencepost.WithWait(time.Duration(*r.Wait)*time.Millisecond))

@@ -59,6 +59,8 @@ def acquire_options(request: Request) -> dict[str, Any]:
     for option in ("max_hold", "min_hold", "lock_delay"):
         if f"{option}_ms" in request:
             options[option] = request[f"{option}_ms"] / 1000
+    for option in ("semaphore", "permits", "permit_limit_version"):
+        options[option] = request.get(option)
     return options
 
 
@@ -70,7 +72,8 @@ def acquire_all_options(request: Request) -> dict[str, Any]:
 
 
 def granted(lock: Lock) -> Answer:
-    return {"token": lock.token, "grant_id": lock.grant_id, "previous_end": lock.previous_end.value}
+    of_semaphore: Answer = {"permits": lock.permits, "slot": lock.slot or 0}
+    return {"token": lock.token, "grant_id": lock.grant_id, "previous_end": lock.previous_end.value, **of_semaphore}
 
 
 def info(lock: fencepost.LockInfo) -> Answer:

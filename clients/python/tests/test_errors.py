@@ -174,6 +174,8 @@ async def test_a_store_that_is_away(tmp_path: Path, redis: Redis, name: str) -> 
         redis.resume()
 
 
+NO_SEMAPHORE = "permits and permit_limit_version are those of a semaphore: name its limit with semaphore="
+
 ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"wait": None}, "wait must be from 0 to 3600 seconds, not None"),
     ({"wait": "5"}, "wait must be from 0 to 3600 seconds, not '5'"),
@@ -187,6 +189,14 @@ ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"lock_delay": False}, "lock_delay must be from 0 to 60 seconds, not False"),
     ({"shared": "no"}, "shared must be a bool, not 'no'"),
     ({"shared": None}, "shared must be a bool, not None"),
+    ({"semaphore": 0}, "semaphore must be from 1 to 1000000, not 0"),
+    ({"semaphore": "5"}, "semaphore must be an int, not str"),
+    ({"semaphore": 2, "permits": 3}, "permits must be from 1 to 2, not 3"),
+    ({"semaphore": 2, "permits": 0}, "permits must be from 1 to 2, not 0"),
+    ({"semaphore": 2, "permit_limit_version": -1}, f"permit_limit_version must be from 0 to {2**64 - 1}, not -1"),
+    ({"semaphore": 2, "shared": True}, "a lock is either shared or a semaphore, not both"),
+    ({"permits": 1}, NO_SEMAPHORE),
+    ({"permit_limit_version": 1}, NO_SEMAPHORE),
     ({"metadata": ["a"]}, "metadata must be a mapping of str to str, not list"),
     ({"on_lost": 5}, "on_lost must be a function or None, not int"),
     ({"on_at_risk": "f"}, "on_at_risk must be a function or None, not str"),

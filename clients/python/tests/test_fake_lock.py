@@ -29,7 +29,7 @@ async def async_work(lock: aio.Lock) -> tuple[str, int]:
 def test_a_lock_that_is_held() -> None:
     lock = FakeLock("orders/42", 7, ttl=10, holder="me", previous_end=LeaseEnd.EXPIRED)
     assert work(lock) == ("orders/42", 7)
-    assert (lock.holder, lock.previous_end) == ("me", LeaseEnd.EXPIRED)
+    assert (lock.holder, lock.previous_end, lock.permits, lock.slot) == ("me", LeaseEnd.EXPIRED, 0, None)
     assert uuid.UUID(lock.grant_id)
     assert FakeLock("a", grant_id="g").grant_id == "g"
     assert (lock.valid(), lock.remaining(), lock.loss, lock.released) == (True, 10, None, False)

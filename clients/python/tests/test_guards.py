@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from support.processes import Server
 from support.stores import STORES, Store
 
 from fencepost import Client, FencepostError, StaleToken
+from fencepost.guards import fence_name
 from fencepost.guards import mysql_connector as guard_mysql_connector
 from fencepost.guards import psycopg as guard_psycopg
 from fencepost.guards import pymysql as guard_pymysql
@@ -40,6 +42,8 @@ class Held:
     token: int
     grants: str = "a"
     granted: int = 0
+    permits: int = 0
+    slot: int | None = None
 
     @property
     def grant_id(self) -> str:
@@ -195,6 +199,48 @@ def test_work_without_the_first_step(store: Store, name: str) -> None:
         with pytest.raises(FencepostError, match=r"token 12 .* was not raised .* call raise_shared"):
             store.work(name, "b", Held(name, 12))
     assert store.read(name) == "a"
+
+
+def test_the_holders_of_slots_write_side_by_side(store: Store, name: str) -> None:
+    def holder(token: int, slot: int) -> Held:
+        return Held(name, token, permits=1, slot=slot)
+
+    store.write(name, "a", holder(11, 2))
+    store.write(name, "b", holder(10, 1))
+    store.write(name, "c", holder(11, 2))
+    store.write(name, "d", holder(10, 1))
+    # After the next holder of its slot, a holder is stale, and that of the other slot is not.
+    store.write(name, "e", holder(12, 1))
+    with pytest.raises(StaleToken) as stale:
+        store.write(name, "late", holder(10, 1))
+    assert (stale.value.name, stale.value.token, stale.value.newest) == (name, 10, 12)
+    assert store.read(name) == "e"
+    store.write(name, "f", holder(11, 2))
+    # The lock itself has another fence.
+    store.write(name, "g", Held(name, 9))
+    # A message of a queue that has the slot only.
+    with pytest.raises(StaleToken):
+        store.write(name, "late", Held(name, 10, slot=1))
+    assert store.read(name) == "g"
+
+
+def test_what_a_guard_refuses_of_a_semaphore(store: Store, name: str) -> None:
+    several, one = Held(name, 10, permits=2), Held(name, 11, permits=1, slot=1)
+    for step in (partial(store.write, name, "a", several), partial(store.raise_shared, several)):
+        with pytest.raises(FencepostError, match=r"several permits of a semaphore.*one permit each.*check_token"):
+            step()
+    for step in (partial(store.raise_shared, one), partial(store.work, name, "a", one)):
+        with pytest.raises(FencepostError, match="held as a semaphore, not as a shared lock"):
+            step()
+    assert store.read(name) is None
+
+
+def test_the_name_of_a_fence() -> None:
+    assert fence_name(Held("a", 1)) == "a"
+    assert fence_name(Held("a", 1, permits=1, slot=7)) == "a#7"
+    assert fence_name(Held("a" * 510, 1, permits=1, slot=7)) == "a" * 510 + "#7"
+    with pytest.raises(FencepostError, match="#10 is longer than 512 bytes: give the lock a shorter name"):
+        fence_name(Held("a" * 510, 1, permits=1, slot=10))
 
 
 # The table of the first version, in each database.

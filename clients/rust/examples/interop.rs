@@ -184,6 +184,11 @@ impl Driver {
         if request["shared"] == true {
             acquire = acquire.shared();
         }
+        if request["semaphore"].is_u64() {
+            let whole = |field| u32::try_from(number(request, field)).unwrap_or(u32::MAX);
+            acquire = acquire.semaphore(whole("semaphore")).permits(whole("permits"));
+            acquire = acquire.permit_limit_version(number(request, "permit_limit_version"));
+        }
         for (key, value) in request["metadata"].as_object().into_iter().flatten() {
             acquire = acquire.metadata(key, value.as_str().unwrap_or_default());
         }
@@ -192,6 +197,8 @@ impl Driver {
             "token": lock.token(),
             "grant_id": lock.grant_id(),
             "previous_end": end_name(lock.previous_end()),
+            "permits": lock.permits(),
+            "slot": lock.slot().unwrap_or_default(),
         });
         tokio::spawn(tell_changes(label.clone(), lock.held()));
         locked(&self.locks).insert(label, Entry { held: lock.held(), lock: Some(lock) });
@@ -308,6 +315,7 @@ impl Driver {
                     Kind::Expired => "expired",
                     Kind::Revoked => "revoked",
                     Kind::Missed => "missed",
+                    Kind::Changed => "changed",
                     Kind::Unspecified | Kind::Started => continue,
                 };
                 let (name, token) = (&event.lock_name, event.fencing_token);

@@ -71,6 +71,36 @@ impl Acquire {
         self
     }
 
+    /// Asks for a permit of a semaphore, of which all holders together use no more than `limit` (1 to 1,000,000);
+    /// [`permits`](Self::permits) asks for more than one. The holder of one permit has a [`slot`](crate::Held::slot)
+    /// that nobody else has. Nobody else holds the lock beside them, and requests are served in the order in which they
+    /// came. Not with [`min_hold`](Self::min_hold) and [`lock_delay`](Self::lock_delay). All servers have to know it,
+    /// as with [`max_hold`](Self::max_hold).
+    ///
+    /// Each request names the limit. To change it, give the new one a higher
+    /// [`permit_limit_version`](Self::permit_limit_version): requests that disagree within one version are
+    /// [refused](AcquireError::Refused) (`PERMIT_LIMIT_MISMATCH`).
+    ///
+    /// Holders work side by side, so no store can order them by their tokens; those of one slot it can.
+    pub fn semaphore(mut self, limit: u32) -> Self {
+        (self.request.mode, self.request.permit_limit) = (v1::LockMode::Semaphore.into(), limit);
+        self
+    }
+
+    /// How many permits of a [`semaphore`](Self::semaphore) the lease takes, at most its limit. They are given back
+    /// together. Ask for few: permits stay unused until there are enough for the request that is next. Default: 1.
+    pub fn permits(mut self, permits: u32) -> Self {
+        self.request.permits = permits;
+        self
+    }
+
+    /// The version of the limit of a [`semaphore`](Self::semaphore). The highest one that a request has named is in
+    /// force for as long as the semaphore is held or waited for. Raise it with each change of the limit. Default: 0.
+    pub fn permit_limit_version(mut self, version: u64) -> Self {
+        self.request.permit_limit_version = version;
+        self
+    }
+
     /// How long the lock stays unavailable after the grant, however the lease ends, a release included: at most 24 h.
     /// For jobs that many machines start at one time by clocks that differ: the first one runs it, and the others find
     /// the lock unavailable although it took 10 ms. Choose more than the clocks may differ, and less than the time
@@ -195,6 +225,8 @@ impl Acquire {
         self.request.wait_timeout = wire(wait);
         let (shared, name) = (self.client.shared, self.request.lock_name.clone());
         let leaves_delay = self.request.lock_delay.is_some();
+        let is_semaphore = self.request.mode() == v1::LockMode::Semaphore;
+        let permits = if is_semaphore { self.request.permits.max(1) } else { 0 };
         let route = Route::Session { keeper: shared.keeper.clone(), position: self.position };
         let mut acquired = Attempts::new(shared.core.clone(), route, self.request, true).run().await?;
         // No await from here on: the lease is either owned by a lock or being released.
@@ -211,6 +243,7 @@ impl Acquire {
         let lease = lease.ok_or(AcquireError::Answer)?;
         let mut lock = Lock::start(shared, lease, LeaseEnd::of(answer.previous_end()));
         lock.set_leaves_delay(leaves_delay);
+        lock.set_permits(permits);
         Ok(lock)
     }
 }

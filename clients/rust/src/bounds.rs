@@ -21,6 +21,8 @@ pub const RETRY_FOR_DEFAULT: Duration = Duration::from_millis(facts::RETRY_FOR_M
 pub const NAME_BYTES_MAX: usize = facts::NAME_BYTES_MAX;
 /// The maximum number of locks of one [`LockSet`](crate::LockSet).
 pub const SET_NAMES_MAX: usize = facts::SET_NAMES_MAX;
+/// The highest limit of a [`semaphore`](crate::Acquire::semaphore). The lowest is 1.
+pub const PERMITS_MAX: u32 = facts::PERMITS_MAX;
 /// The maximum length of a holder label in bytes of UTF-8.
 pub const HOLDER_BYTES_MAX: usize = facts::HOLDER_BYTES_MAX;
 /// The maximum size of the metadata of a request in bytes, keys and values together.

@@ -168,13 +168,15 @@ impl Client {
     /// ```
     pub fn keep(&self, lease: Lease, sent_at: Moment, held_for: Duration) -> Lock {
         let reading = Reading { sent: sent_at, read: Moment::now(), held_for, ttl: lease.ttl };
-        let validate = validate::check(&lease);
+        let (validate, permits) = (validate::check(&lease), lease.permits);
         let mut state = LeaseState::new(self.shared.core.next_key(), lease, reading);
         if let Err(rule) = validate {
             tracing::warn!(rule, "cannot keep this lease");
             state = state.already_lost(LossCause::Invalid);
         }
-        Lock::start(self.shared.clone(), Arc::new(state), None)
+        let mut lock = Lock::start(self.shared.clone(), Arc::new(state), None);
+        lock.set_permits(permits);
+        lock
     }
 
     /// The raw calls of the API, with the types of the wire ([`raw`](crate::raw)).

@@ -11,7 +11,7 @@ const TARGET: &str = "fencepost_client";
 
 /// Renewals of a lock begin to fail.
 pub(crate) fn renewals_fail(lease: &LeaseState, left: Duration, cause: &str) {
-    let (lock, token) = (&lease.name, lease.token);
+    let (lock, token) = (&lease.name, lease.token());
     tracing::warn!(
         target: TARGET, lock, token, cause,
         "renewals of {lock} fail, it is valid for another {left:.1?}: {cause}"
@@ -20,13 +20,13 @@ pub(crate) fn renewals_fail(lease: &LeaseState, left: Duration, cause: &str) {
 
 /// Renewals of a lock work again.
 pub(crate) fn renewed_again(lease: &LeaseState) {
-    let (lock, token) = (&lease.name, lease.token);
+    let (lock, token) = (&lease.name, lease.token());
     tracing::info!(target: TARGET, lock, token, "{lock} is renewed again");
 }
 
 /// Renewals of a lock do not extend it as far as before.
 pub(crate) fn bounded(lease: &LeaseState, left: Duration) {
-    let (lock, token) = (&lease.name, lease.token);
+    let (lock, token) = (&lease.name, lease.token());
     tracing::warn!(
         target: TARGET, lock, token,
         "{lock} reaches its max_hold: no renewal extends it, and it is valid for another {left:.1?}"

@@ -43,6 +43,8 @@ pub const METADATA_BYTES_MAX: usize = 4096;
 pub const REQUEST_BYTES_MAX: usize = 65_536;
 /// The highest fencing token: 2^53 - 1, so that a double holds each token exactly.
 pub const TOKEN_MAX: u64 = 9_007_199_254_740_991;
+/// The highest limit of a semaphore. The lowest is 1.
+pub const PERMITS_MAX: u32 = 1_000_000;
 /// The maximum number of locks on one page of a listing.
 pub const PAGE_SIZE_MAX: u32 = 1000;
 /// The part of the TTL that a holder keeps back because clocks run at different rates: 1 %.
@@ -138,7 +140,7 @@ pub const LOST_UNKNOWN: &str = "the server does not know the lease";
 /// Why a lock is lost: somebody else who knows the lease id released it.
 pub const LOST_RELEASED: &str = "the lease was released elsewhere";
 /// The reasons of errors, and their gRPC codes.
-pub const REASONS: [(&str, &str); 24] = [
+pub const REASONS: [(&str, &str); 28] = [
     ("INVALID_FIELD", "INVALID_ARGUMENT"),
     ("OVERTAKEN", "ABORTED"),
     ("REQUEST_ENDED", "ABORTED"),
@@ -157,6 +159,10 @@ pub const REASONS: [(&str, &str); 24] = [
     ("DEADLINE_OVER", "DEADLINE_EXCEEDED"),
     ("NOT_ALL_SERVERS", "FAILED_PRECONDITION"),
     ("BESIDE_CLASSIC", "FAILED_PRECONDITION"),
+    ("TOKEN_OUTDATED", "ABORTED"),
+    ("NOT_CONVERTIBLE", "FAILED_PRECONDITION"),
+    ("MODE_MISMATCH", "FAILED_PRECONDITION"),
+    ("PERMIT_LIMIT_MISMATCH", "FAILED_PRECONDITION"),
     ("TOKENS_EXHAUSTED", "FAILED_PRECONDITION"),
     ("CREDENTIALS_MISSING", "UNAUTHENTICATED"),
     ("CREDENTIALS_INVALID", "UNAUTHENTICATED"),

@@ -13,6 +13,7 @@ use std::time::Duration;
 pub struct Held {
     pub(crate) state: Arc<LeaseState>,
     pub(crate) core: Arc<Core>,
+    pub(crate) permits: u32,
 }
 
 impl Held {
@@ -23,14 +24,26 @@ impl Held {
 
     /// The fencing token: higher than that of every earlier grant of the lock. Send it with every write to the store
     /// that the lock protects, and have the store refuse lower tokens. The token, not the lease, stops a holder that
-    /// was paused.
+    /// was paused. [`try_upgrade`](crate::Lock::try_upgrade) changes it, nothing else.
     pub fn token(&self) -> u64 {
-        self.state.token
+        self.state.token()
     }
 
     /// The public id of the grant. Store it with the token.
     pub fn grant_id(&self) -> &str {
         &self.state.grant_id
+    }
+
+    /// How many permits of a [`semaphore`](crate::Acquire::semaphore) it has; 0 if the lock is held as none.
+    pub fn permits(&self) -> u32 {
+        self.permits
+    }
+
+    /// Its slot, if it has one permit of a [`semaphore`](crate::Acquire::semaphore): a number that no other holder has,
+    /// the lowest that was free, from 1 to the limit. For what exists so many times: ids of workers, ports, seats of a
+    /// licence.
+    pub fn slot(&self) -> Option<u32> {
+        self.state.slot
     }
 
     /// How long the lease lasts without a renewal.

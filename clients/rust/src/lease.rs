@@ -10,7 +10,7 @@ use crate::status::{LockLost, Loss, LossCause, Status};
 use crate::validity::{Reading, is_overdue};
 use crate::values::Lease;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -57,7 +57,9 @@ pub(crate) struct LeaseState {
     /// A secret: never logged.
     pub(crate) lease_id: String,
     pub(crate) grant_id: String,
-    pub(crate) token: u64,
+    /// A conversion changes it.
+    token: AtomicU64,
+    pub(crate) slot: Option<u32>,
     /// The attempt number of the latest attachment.
     attachment: AtomicU32,
     /// Whether a session of this process has ever renewed it.
@@ -78,7 +80,8 @@ impl LeaseState {
             name: lease.lock_name,
             lease_id: lease.lease_id,
             grant_id: lease.grant_id,
-            token: lease.token,
+            token: AtomicU64::new(lease.token),
+            slot: lease.slot,
             attachment: AtomicU32::new(0),
             kept: AtomicBool::new(false),
             jumps: AtomicU32::new(0),
@@ -153,8 +156,17 @@ impl LeaseState {
         self.snapshot(now).lost.map(|loss| self.lock_lost(loss))
     }
 
-    fn lock_lost(&self, Loss { cause, successor_token }: Loss) -> LockLost {
-        LockLost { name: self.name.clone(), token: self.token, cause, successor_token }
+    pub(crate) fn lock_lost(&self, Loss { cause, successor_token }: Loss) -> LockLost {
+        LockLost { name: self.name.clone(), token: self.token(), cause, successor_token }
+    }
+
+    pub(crate) fn token(&self) -> u64 {
+        self.token.load(Ordering::Acquire)
+    }
+
+    /// It was converted, and has this token from now on.
+    pub(crate) fn convert(&self, token: u64) {
+        self.token.store(token, Ordering::Release);
     }
 
     /// How long it is still valid; `None` if it is lost.
@@ -264,7 +276,7 @@ impl LeaseState {
 impl std::fmt::Debug for LeaseState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut debug = f.debug_struct("Lease");
-        debug.field("lock_name", &self.name).field("grant_id", &self.grant_id).field("token", &self.token);
+        debug.field("lock_name", &self.name).field("grant_id", &self.grant_id).field("token", &self.token());
         debug.field("status", &self.status(Moment::now())).finish_non_exhaustive()
     }
 }

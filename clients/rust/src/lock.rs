@@ -31,13 +31,18 @@ impl Lock {
     /// Starts renewing a lease.
     pub(crate) fn start(shared: Arc<Shared>, state: Arc<LeaseState>, previous_end: Option<LeaseEnd>) -> Self {
         shared.keeper.add(state.clone());
-        let held = Held { state, core: shared.core.clone() };
+        let held = Held { state, core: shared.core.clone(), permits: 0 };
         Self { held, previous_end, shared, needs_release: true, leaves_delay: false }
     }
 
     /// Whether its request had a `lock_delay`.
     pub(crate) fn set_leaves_delay(&mut self, leaves_delay: bool) {
         self.leaves_delay = leaves_delay;
+    }
+
+    /// How many permits of a semaphore it has.
+    pub(crate) fn set_permits(&mut self, permits: u32) {
+        self.held.permits = permits;
     }
 
     /// The lease id. It is a secret: whoever knows it can renew and release the lease.
@@ -88,8 +93,10 @@ impl Lock {
             lock_name: state.name.clone(),
             lease_id: state.lease_id.clone(),
             grant_id: state.grant_id.clone(),
-            token: state.token,
+            token: state.token(),
             ttl: left,
+            permits: self.held.permits,
+            slot: state.slot,
         }
     }
 

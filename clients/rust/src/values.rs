@@ -27,6 +27,10 @@ pub struct Holder {
     pub metadata: BTreeMap<String, String>,
     /// Whether it shares the lock with others ([`shared`](crate::Acquire::shared)).
     pub shared: bool,
+    /// Its permits of a [`semaphore`](crate::Acquire::semaphore); 0 if the lock is held as none.
+    pub permits: u32,
+    /// Its slot, if it has one permit of a semaphore.
+    pub slot: Option<u32>,
 }
 
 impl From<v1::LockHolder> for Holder {
@@ -42,13 +46,19 @@ impl From<v1::LockHolder> for Holder {
             expires_in: span(holder.expires_in),
             held_since: span(holder.held_since),
             metadata: holder.metadata.into_iter().collect(),
+            permits: holder.permits,
+            slot: (holder.slot != 0).then_some(holder.slot),
         }
     }
 }
 
 impl From<Holder> for v1::LockHolder {
     fn from(holder: Holder) -> Self {
-        let mode = if holder.shared { v1::LockMode::Shared } else { v1::LockMode::Exclusive };
+        let mode = match (holder.shared, holder.permits) {
+            (true, _) => v1::LockMode::Shared,
+            (false, 0) => v1::LockMode::Exclusive,
+            (false, _) => v1::LockMode::Semaphore,
+        };
         Self {
             mode: mode.into(),
             holder: holder.label,
@@ -58,6 +68,8 @@ impl From<Holder> for v1::LockHolder {
             expires_in: holder.expires_in.and_then(wire),
             held_since: holder.held_since.and_then(wire),
             metadata: holder.metadata.into_iter().collect(),
+            permits: holder.permits,
+            slot: holder.slot.unwrap_or_default(),
         }
     }
 }
@@ -151,6 +163,11 @@ pub struct Lease {
     pub token: u64,
     /// The time left.
     pub ttl: Duration,
+    /// How many permits of a [`semaphore`](crate::Acquire::semaphore) it has; 0 if the lock is held as none. It is not
+    /// on the wire: of a lease from there, set it if it has several.
+    pub permits: u32,
+    /// The slot, if it has one permit of a [`semaphore`](crate::Acquire::semaphore).
+    pub slot: Option<u32>,
 }
 
 impl fmt::Debug for Lease {
@@ -158,20 +175,22 @@ impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Lease");
         debug.field("lock_name", &self.lock_name).field("grant_id", &self.grant_id).field("token", &self.token);
-        debug.field("ttl", &self.ttl).finish_non_exhaustive()
+        debug.field("ttl", &self.ttl).field("permits", &self.permits).field("slot", &self.slot);
+        debug.finish_non_exhaustive()
     }
 }
 
 impl From<v1::Lease> for Lease {
     fn from(lease: v1::Lease) -> Self {
-        let v1::Lease { lock_name, lease_id, grant_id, fencing_token: token, ttl } = lease;
-        Self { lock_name, lease_id, grant_id, token, ttl: duration(ttl) }
+        let v1::Lease { lock_name, lease_id, grant_id, fencing_token: token, ttl, slot } = lease;
+        let (permits, slot) = (u32::from(slot != 0), (slot != 0).then_some(slot));
+        Self { lock_name, lease_id, grant_id, token, ttl: duration(ttl), permits, slot }
     }
 }
 
 impl From<Lease> for v1::Lease {
     fn from(lease: Lease) -> Self {
-        let Lease { lock_name, lease_id, grant_id, token: fencing_token, ttl } = lease;
-        Self { lock_name, lease_id, grant_id, fencing_token, ttl: wire(ttl) }
+        let Lease { lock_name, lease_id, grant_id, token: fencing_token, ttl, permits: _, slot } = lease;
+        Self { lock_name, lease_id, grant_id, fencing_token, ttl: wire(ttl), slot: slot.unwrap_or_default() }
     }
 }

@@ -90,6 +90,8 @@ async function acquire(line: Line): Promise<Fields> {
   const [ttl, wait] = [optionalNumber(line, "ttl_ms"), optionalNumber(line, "wait_ms")];
   const maxHold = optionalNumber(line, "max_hold_ms");
   const [minHold, lockDelay] = [optionalNumber(line, "min_hold_ms"), optionalNumber(line, "lock_delay_ms")];
+  const [semaphore, permits] = [optionalNumber(line, "semaphore"), optionalNumber(line, "permits")];
+  const permitLimitVersion = optionalNumber(line, "permit_limit_version");
   const metadata = line["metadata"] as Readonly<Record<string, string>> | null | undefined;
   const cancel = new AbortController();
   acquires.set(line.id, cancel);
@@ -101,6 +103,9 @@ async function acquire(line: Line): Promise<Fields> {
       ...(minHold !== undefined && { minHold }),
       ...(lockDelay !== undefined && { lockDelay }),
       shared: line["shared"] === true,
+      ...(semaphore !== undefined && { semaphore }),
+      ...(permits !== undefined && { permits }),
+      ...(permitLimitVersion !== undefined && { permitLimitVersion }),
       ...(wait !== undefined && { wait }),
       ...(metadata && { metadata }),
       onAtRisk: () => {
@@ -113,7 +118,8 @@ async function acquire(line: Line): Promise<Fields> {
       if (reason === "released" || reason === "closed") return;
       write({ event: "lost", lock: label, reason: snake(reason), successor_token: successorToken ?? 0 });
     });
-    return { token: lock.token, grant_id: lock.grantId, previous_end: lock.previousEnd };
+    const { permits: held, slot = 0 } = lock;
+    return { token: lock.token, grant_id: lock.grantId, previous_end: lock.previousEnd, permits: held, slot };
   } finally {
     acquires.delete(line.id);
   }

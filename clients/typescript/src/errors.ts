@@ -11,8 +11,8 @@ export class Contended extends FencepostError {
   /** The name of the lock. */
   readonly lockName: string;
   /**
-   * Who holds the lock: one, or the oldest of those that share it, at most 8. Empty while it is offered to the next
-   * waiter, and if there is a delay.
+   * Who holds the lock: one, or the oldest of those that hold it together, at most 8. Empty while it is offered to the
+   * next waiter, and if there is a delay.
    */
   readonly holders: readonly LockHolder[];
   /** How many requests wait for the lock. */
@@ -35,8 +35,8 @@ export class TimedOut extends FencepostError {
   /** The name of the lock. */
   readonly lockName: string;
   /**
-   * Who holds the lock: one, or the oldest of those that share it, at most 8. Empty while it is offered to the next
-   * waiter, and if there is a delay.
+   * Who holds the lock: one, or the oldest of those that hold it together, at most 8. Empty while it is offered to the
+   * next waiter, and if there is a delay.
    */
   readonly holders: readonly LockHolder[];
   /** How many other requests wait for the lock. */

@@ -41,6 +41,8 @@ export const METADATA_BYTES_MAX = 4096;
 export const REQUEST_BYTES_MAX = 65536;
 // The highest fencing token: 2^53 - 1, so that a double holds each token exactly.
 export const TOKEN_MAX = 9007199254740991;
+// The highest limit of a semaphore. The lowest is 1.
+export const PERMITS_MAX = 1000000;
 // The maximum number of locks on one page of a listing.
 export const PAGE_SIZE_MAX = 1000;
 // The part of the TTL that a holder keeps back because clocks run at different rates: 1 %.
@@ -149,6 +151,10 @@ export const REASONS: Readonly<Record<string, string>> = {
   DEADLINE_OVER: "DEADLINE_EXCEEDED",
   NOT_ALL_SERVERS: "FAILED_PRECONDITION",
   BESIDE_CLASSIC: "FAILED_PRECONDITION",
+  TOKEN_OUTDATED: "ABORTED",
+  NOT_CONVERTIBLE: "FAILED_PRECONDITION",
+  MODE_MISMATCH: "FAILED_PRECONDITION",
+  PERMIT_LIMIT_MISMATCH: "FAILED_PRECONDITION",
   TOKENS_EXHAUSTED: "FAILED_PRECONDITION",
   CREDENTIALS_MISSING: "UNAUTHENTICATED",
   CREDENTIALS_INVALID: "UNAUTHENTICATED",

@@ -37,6 +37,14 @@ export class HeldLock implements Lock {
     return this.#lease.grantId;
   }
 
+  get permits(): number {
+    return this.#lease.permits;
+  }
+
+  get slot(): number | undefined {
+    return this.#lease.slot;
+  }
+
   get holder(): string {
     return this.#lease.holder;
   }

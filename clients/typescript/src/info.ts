@@ -28,6 +28,10 @@ export interface LockHolder {
   readonly metadata: Readonly<Record<string, string>>;
   /** Whether it shares the lock with others, which asked for it with `shared` as well. */
   readonly shared: boolean;
+  /** Its permits of a semaphore; 0 if the lock is held as none. */
+  readonly permits: number;
+  /** Its slot, if it has one permit of a semaphore. */
+  readonly slot: number | undefined;
 }
 
 /** Why nobody gets a lock that nobody holds: the last lease asked for `minHold` or `lockDelay`. */
@@ -44,7 +48,7 @@ export interface LockDelay {
 export interface LockInfo {
   /** The name of the lock. */
   readonly name: string;
-  /** The holders; empty if the lock is not held. One, or the oldest of those that share it: at most 8. */
+  /** The holders; empty if the lock is not held. One, or the oldest of those that hold it together: at most 8. */
   readonly holders: readonly LockHolder[];
   /** How many holders the lock has in all. */
   readonly holderCount: number;
@@ -114,6 +118,8 @@ export function holderFrom(wire: WireHolder): LockHolder {
     heldFor: milliseconds(wire.heldSince),
     metadata: wire.metadata,
     shared: wire.mode === LockMode.SHARED,
+    permits: wire.permits,
+    slot: wire.slot === 0 ? undefined : wire.slot,
   };
 }
 

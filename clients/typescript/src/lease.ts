@@ -25,6 +25,10 @@ export class Lease {
   readonly name: string;
   readonly token: number;
   readonly grantId: string;
+  /** Its permits of a semaphore; 0 if it is none. */
+  readonly permits: number;
+  /** Its slot, if it has one permit of a semaphore. */
+  readonly slot: number | undefined;
   /** The label of the holder. */
   readonly holder: string;
   /** A secret: never shown. */
@@ -65,6 +69,8 @@ export class Lease {
     this.name = wire.lockName;
     this.token = Number(wire.fencingToken);
     this.grantId = wire.grantId;
+    this.permits = request.permits;
+    this.slot = wire.slot === 0 ? undefined : wire.slot;
     this.leaseId = wire.leaseId;
     this.previousEnd = end(response.previousEnd);
     this.holder = request.holder;

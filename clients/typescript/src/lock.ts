@@ -22,6 +22,15 @@ export interface Lock extends AsyncDisposable {
   /** The public id of the grant. Store it together with the token. */
   readonly grantId: string;
 
+  /** How many permits of a semaphore it has; 0 if the lock is held as none. */
+  readonly permits: number;
+
+  /**
+   * Its slot, if it has one permit of a semaphore: a number that no other holder has, the lowest that was free, from 1
+   * to the limit. For what exists so many times: ids of workers, ports, seats of a licence.
+   */
+  readonly slot: number | undefined;
+
   /** The label that others see as the holder. */
   readonly holder: string;
 

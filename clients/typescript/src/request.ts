@@ -1,6 +1,6 @@
 /** The request of an acquire, from the options of its caller. */
 import { randomUUID } from "node:crypto";
-import { create, toBinary } from "@bufbuild/protobuf";
+import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import {
   checkBoolean,
   checkDuration,
@@ -9,9 +9,10 @@ import {
   checkSignal,
   checkText,
   checkWhole,
+  mistake,
 } from "./arguments.js";
 import { Refused } from "./errors.js";
-import { REQUEST_BYTES_MAX, TOKEN_MAX } from "./facts.js";
+import { PERMITS_MAX, REQUEST_BYTES_MAX, TOKEN_MAX } from "./facts.js";
 import { type AcquireRequest, AcquireRequestSchema, LockMode } from "./gen/fencepost/v1/lock_pb.js";
 import type { Lock } from "./lock.js";
 import { duration } from "./wire.js";
@@ -69,6 +70,24 @@ export interface AcquireOptions {
    * they have to know `maxHold`. Not with `minHold` and `lockDelay`.
    */
   readonly shared?: boolean;
+  /**
+   * Takes a permit of a semaphore, of which all holders together use no more than this limit: 1 to 1,000,000. Nobody
+   * else holds the lock beside them, and requests are served in the order in which they came. Holders work side by
+   * side, so no store can order them by their tokens; those of one {@link Lock.slot} it can. All servers have to know
+   * it, as they have to know `maxHold`. Not with `shared`, `minHold` and `lockDelay`.
+   */
+  readonly semaphore?: number;
+  /**
+   * How many permits of the `semaphore` the lock takes, at most its limit; 1 by default. They are given back together.
+   * Ask for few: permits stay unused until there are enough for the request that is next.
+   */
+  readonly permits?: number;
+  /**
+   * The version of the limit of the `semaphore`; 0 by default. Raise it with each change of the limit: the highest one
+   * that a request has named is in force for as long as the semaphore is held or waited for, and a request with another
+   * limit of the same version is `Refused` (PERMIT_LIMIT_MISMATCH).
+   */
+  readonly permitLimitVersion?: number | bigint;
   /** Told how many requests are ahead in the queue, at most once a second. An upper bound. */
   readonly onWaiting?: (ahead: number) => void;
   /** Told when renewals begin to fail. The lock is still held: `lock.remaining()` says for how long. */
@@ -131,6 +150,7 @@ export function request(name: string, options: AcquireOptions, holder: string): 
   checkDuration("minHold", minHold, "0 or more");
   checkDuration("lockDelay", lockDelay, "0 or more");
   checkBoolean("shared", shared);
+  const semaphore = semaphoreOf(options);
   checkWhole("minToken", minToken, 0, TOKEN_MAX);
   checkSignal(options.signal);
   checkFunction("onWaiting", options.onWaiting);
@@ -146,6 +166,7 @@ export function request(name: string, options: AcquireOptions, holder: string): 
     ...(minHold > 0 && { minHold: duration(minHold) }),
     ...(lockDelay > 0 && { lockDelay: duration(lockDelay) }),
     ...(shared && { mode: LockMode.SHARED }),
+    ...semaphore,
     ...(wait > 0 && { waitTimeout: duration(wait) }),
   });
   const bytes = toBinary(AcquireRequestSchema, message).length;
@@ -154,6 +175,24 @@ export function request(name: string, options: AcquireOptions, holder: string): 
     throw new Refused(text, "INVALID_ARGUMENT");
   }
   return { message, wait, choseId: options.requestId === undefined };
+}
+
+/** The fields of a semaphore, if one is asked for. */
+function semaphoreOf(options: AcquireOptions): MessageInitShape<typeof AcquireRequestSchema> {
+  const { semaphore, permits = 1, permitLimitVersion = 0 } = options;
+  if (semaphore === undefined) {
+    if (options.permits === undefined && options.permitLimitVersion === undefined) return {};
+    throw new TypeError("permits and permitLimitVersion are those of a semaphore: name its limit with semaphore");
+  }
+  if (options.shared === true) throw new TypeError("a lock is either shared or a semaphore, not both");
+  checkWhole("semaphore", semaphore, 1, PERMITS_MAX);
+  checkWhole("permits", permits, 1, semaphore);
+  if (typeof permitLimitVersion !== "bigint") checkWhole("permitLimitVersion", permitLimitVersion, 0, TOKEN_MAX);
+  else if (BigInt.asUintN(64, permitLimitVersion) !== permitLimitVersion) {
+    throw mistake("permitLimitVersion", "a whole number below 2^64", permitLimitVersion, "bigint");
+  }
+  const version = BigInt(permitLimitVersion);
+  return { mode: LockMode.SEMAPHORE, permitLimit: semaphore, permits, permitLimitVersion: version };
 }
 
 /** The same request with a new id. */

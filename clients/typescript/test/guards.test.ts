@@ -10,7 +10,7 @@ import { Database } from "node-sqlite3-wasm";
 import type mysql2 from "mysql2/promise";
 import type pg from "pg";
 import { createClient } from "redis";
-import { type Fenced, mysql, postgres, redis, sqlite, StaleToken } from "../src/guards/index.js";
+import { type Fenced, fenceName, mysql, postgres, redis, sqlite, StaleToken } from "../src/guards/index.js";
 import { after, connect, findUp, start } from "./support/index.js";
 import { type Addresses, DRIVERS, HAS_NODE_SQLITE, prepare, replaceTables } from "./support/stores.js";
 
@@ -144,6 +144,42 @@ void test("guards", async (t) => {
     ),
   );
 
+  await Promise.all(
+    Object.keys(DRIVERS).map((driver) =>
+      t.test(`${driver}: the holders of slots write side by side`, async (t) => {
+        const store = await (DRIVERS[driver] ?? assert.fail())(stores);
+        after(t, async () => {
+          await store.close();
+        });
+        const name = `semaphore/${driver}`;
+        const permit = (token: number, slot: number): Fenced => ({
+          ...{ name, token, grantId: `g${String(token)}` },
+          ...{ permits: 1, slot },
+        });
+        const [first, second] = [permit(10, 1), permit(11, 2)];
+        for (const holder of [second, first, second, first]) await store.write(holder, String(holder.token), true);
+        // After the next holder of its slot, a holder is stale, and that of the other slot is not.
+        await store.write(permit(12, 1), "next", true);
+        const stale = { name: "StaleToken", lockName: name, token: 10, newest: 12 };
+        await assert.rejects(store.write(first, "late", true), stale);
+        assert.equal(await store.read(name), "next");
+        await store.write(second, "other", true);
+        // The lock itself has another fence.
+        await store.write({ name, token: 9, grantId: "g9" }, "exclusive", true);
+        assert.equal(await store.read(name), "exclusive");
+
+        const several: Fenced = { name, token: 13, grantId: "g13", permits: 2 };
+        const refusal = /several permits of a semaphore.*take one permit each, or check the token with checkToken/;
+        await assert.rejects(store.write(several, "late", true), refusal);
+        await assert.rejects(store.raiseShared(several), refusal);
+        const notShared = /held as a semaphore, not as a shared lock: raise its fence/;
+        await assert.rejects(store.raiseShared(first), notShared);
+        await assert.rejects(store.work(first, "late"), notShared);
+        assert.equal(await store.read(name), "exclusive");
+      }),
+    ),
+  );
+
   await t.test("many processes create the table at once", async () => {
     const grant = { name: "created", token: 12, grantId: "g12" };
     const early = { name: "created", token: 9, grantId: "g9" };
@@ -173,6 +209,15 @@ void test("guards", async (t) => {
     await assert.rejects(redis.write(client, lock, { fence: "a", script }), { message: "ERR of the script" });
     await client.close();
   });
+});
+
+void test("a slot is a part of the name of a fence", () => {
+  const [long, permit] = ["a".repeat(510), { token: 1, grantId: "g", permits: 1 }];
+  assert.equal(fenceName({ name: "a", token: 1, grantId: "g" }), "a");
+  assert.equal(fenceName({ name: "a", token: 1, grantId: "g", permits: 0, slot: undefined }), "a");
+  assert.equal(fenceName({ ...permit, name: "a", slot: 7 }), "a#7");
+  assert.equal(fenceName({ ...permit, name: long, slot: 7 }), `${long}#7`);
+  assert.throws(() => fenceName({ ...permit, name: long, slot: 10 }), /#10 is longer than 512 bytes: give the lock a /);
 });
 
 void test("outside of a transaction nothing is guarded", () => {

@@ -13,7 +13,9 @@ void test("a lock is held past its TTL, and released once", async (t) => {
   assert.ok(Number.isSafeInteger(lock.token) && lock.token > 0);
   const { expiresIn, heldFor, ...holder } = (await client.get("orders/42")).holders[0] ?? assert.fail();
   const { token, grantId } = lock;
-  assert.deepEqual(holder, { holder: "me", grantId, token, ttl: 3000, metadata: { job: "7" }, shared: false });
+  const mode = { shared: false, permits: 0, slot: undefined };
+  assert.deepEqual(holder, { holder: "me", grantId, token, ttl: 3000, metadata: { job: "7" }, ...mode });
+  assert.deepEqual([lock.permits, lock.slot], [0, undefined]);
   assert.ok(expiresIn > 0 && heldFor >= 0);
   await until("the first TTL is over", async () => ((await client.get("orders/42")).holders[0]?.heldFor ?? 0) > 3500);
   assert.ok(lock.valid() && lock.remaining() > 0 && lock.status === "held");

@@ -1,10 +1,13 @@
 //! Makes calls with little overhead: the generated client, and no retries, which would hide errors.
 
-use super::{plan::Via, session::Session};
+use super::{
+    plan::{Mode, Via},
+    session::Session,
+};
 use anyhow::{Context, Result};
 use fencepost_client::{ServerAddress, Tls, raw};
 use fencepost_proto::v1::{
-    AcquireRequest, AcquireResponse, GetRequest, Lease, LeaseEnd, ReleaseRequest, acquire_response::Outcome,
+    AcquireRequest, AcquireResponse, GetRequest, Lease, LeaseEnd, LockMode, ReleaseRequest, acquire_response::Outcome,
     lock_service_client::LockServiceClient,
 };
 use std::time::Duration;
@@ -52,7 +55,25 @@ pub(super) async fn connect(servers: &[Server], connections: usize, via: Via) ->
 impl Caller {
     /// Acquires a lock within `wait`. Any other outcome is a failure.
     pub(super) async fn acquire(&mut self, name: &str, ttl: Duration, wait: Duration) -> Result<Granted, Failure> {
+        self.acquire_as(name, ttl, wait, Mode::Exclusive).await
+    }
+
+    /// Acquires a lock in this mode, as a reader if that is mixed.
+    pub(super) async fn acquire_as(
+        &mut self,
+        name: &str,
+        ttl: Duration,
+        wait: Duration,
+        mode: Mode,
+    ) -> Result<Granted, Failure> {
+        let (mode, permit_limit) = match mode {
+            Mode::Exclusive => (LockMode::Exclusive, 0),
+            Mode::Shared | Mode::Mixed => (LockMode::Shared, 0),
+            Mode::Semaphore(permits) => (LockMode::Semaphore, permits),
+        };
         let request = AcquireRequest {
+            mode: mode.into(),
+            permit_limit,
             lock_name: name.to_owned(),
             holder: "bench".to_owned(),
             ttl: Some(wire(ttl)),

@@ -4,7 +4,7 @@ use super::{
     baselines,
     figures::Figures,
     load::Measurement,
-    plan::{Plan, Via, Workload},
+    plan::{Mode, Plan, Via, Workload},
     redis::Redis,
     testbed::Testbed,
     workloads::{Run, handoff, held, hold, idle, pairs, wake},
@@ -38,7 +38,9 @@ pub(super) fn of(plan: &Plan, workload: Workload) -> Vec<Contender> {
         Workload::Idle => &[EchoUnary, RetryLoop],
         Workload::Hold => &[Watchdogs],
     };
-    let measured = all.iter().filter(|one| plan.baselines && (plan.has_redis() || one.is_echo()));
+    // The classic recipe knows no other modes.
+    let suits = |one: &&Contender| plan.mode == Mode::Exclusive || **one != RetryLoop;
+    let measured = all.iter().filter(|one| plan.baselines && (plan.has_redis() || one.is_echo())).filter(suits);
     measured.copied().chain([Fencepost]).collect()
 }
 

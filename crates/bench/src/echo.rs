@@ -3,9 +3,10 @@
 
 use super::caller::wire;
 use fencepost_proto::v1::{
-    AcquireRequest, AcquireResponse, CheckTokenRequest, CheckTokenResponse, GetRequest, GetResponse, KeepAliveRequest,
-    KeepAliveResponse, Lease, LeaseEnd, ListRequest, ListResponse, LockInfo, ReleaseRequest, ReleaseResponse,
-    RenewRequest, RenewResponse, SessionRequest, SessionResponse, WatchRequest, WatchResponse,
+    AcquireRequest, AcquireResponse, CheckTokenRequest, CheckTokenResponse, ConvertRequest, ConvertResponse,
+    GetRequest, GetResponse, KeepAliveRequest, KeepAliveResponse, Lease, LeaseEnd, ListRequest, ListResponse, LockInfo,
+    ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse, SessionRequest, SessionResponse, WatchRequest,
+    WatchResponse,
     acquire_response::Outcome,
     lock_service_server::{LockService, LockServiceServer},
     session_request, session_response,
@@ -48,6 +49,7 @@ fn acquired(request: AcquireRequest) -> AcquireResponse {
         grant_id: "9c0f2a4e-1b7d-4c58-8a43-6e5d2b9f7c31".to_owned(),
         fencing_token: 1_763_000_000_000_000,
         ttl: request.ttl,
+        slot: 0,
     };
     AcquireResponse {
         outcome: Outcome::Acquired.into(),
@@ -107,6 +109,10 @@ impl LockService for Echo {
     }
 
     async fn renew(&self, _: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
+        Err(not_here())
+    }
+
+    async fn convert(&self, _: Request<ConvertRequest>) -> Result<Response<ConvertResponse>, Status> {
         Err(not_here())
     }
 

@@ -158,13 +158,18 @@ impl Measurement {
 
     /// Figures of contended workloads.
     pub(super) fn order(&mut self, figures: &mut Figures) {
-        figures.put_known("jain_fairness", Fold::Median, jain(&self.tally.shares));
+        self.fairness(figures);
         let (count, most) = inversions(&mut self.tally.grants);
         // The grants are sorted by now. A client that gets the lock twice in a row did not hand it off.
         let passed_on = self.tally.grants.windows(2).filter(|pair| pair[0].client != pair[1].client).count();
         figures.put("passed_on_per_s", Fold::Median, passed_on as f64 / self.seconds);
         figures.put("inversions", Fold::Sum, count as f64);
         figures.put("inversion_max_us", Fold::Max, most.as_secs_f64() * 1e6);
+    }
+
+    /// How equal the shares of the clients are.
+    pub(super) fn fairness(&self, figures: &mut Figures) {
+        figures.put_known("jain_fairness", Fold::Median, jain(&self.tally.shares));
     }
 
     /// The cost of background work: CPU in percent of a core, and commands per second.

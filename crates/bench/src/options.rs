@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::plan::{Plan, Target, Via, Workload};
+use crate::plan::{Mode, Plan, Target, Via, Workload};
 use anyhow::{Result, bail};
 use clap::{
     ArgGroup, Args, Parser, Subcommand,
@@ -29,7 +29,7 @@ Workloads:
   pairs    acquire and release, each client with its own lock; latencies of the
            pair, and of its acquire
   handoff  all clients queue for one lock and release it at once; latencies of
-           the wait
+           the wait (--mode: as readers, readers and writers, or for permits)
   idle     the cost of waiters on a lock that is never released
   hold     leases kept alive on streams (some are never renewed if --duration is
            shorter than --ttl / 3)
@@ -121,6 +121,15 @@ pub(crate) struct BenchArgs {
     /// Calls of the clients: unary calls (and KeepAlive streams for leases), or Session streams for everything
     #[arg(long, default_value = "unary", value_parser = vias())]
     via: Via,
+
+    /// How handoff asks for its lock: each client alone (exclusive), all as readers (shared), nine of ten requests as
+    /// readers (mixed), or each for one of --permits permits (semaphore)
+    #[arg(long, default_value = "exclusive", value_parser = PossibleValuesParser::new(Mode::NAMES))]
+    mode: String,
+
+    /// Permits of the semaphore in --mode semaphore
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    permits: u32,
 
     /// Clients in pairs and handoff
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = at_least_one)]
@@ -243,6 +252,7 @@ impl BenchArgs {
             tls,
             workloads,
             via: self.via,
+            mode: Mode::named(&self.mode, self.permits),
             clients: self.clients,
             waiters: self.waiters,
             leases: self.leases,

@@ -33,6 +33,20 @@ pub(crate) enum Via {
     Session,
 }
 
+/// In which modes the clients of `handoff` ask for their lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Mode {
+    /// Each alone.
+    Exclusive,
+    /// All as readers.
+    Shared,
+    /// Nine of ten requests as readers.
+    Mixed,
+    /// Each for one of so many permits.
+    Semaphore(u32),
+}
+
 /// The system under load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
@@ -57,6 +71,8 @@ pub(crate) struct Plan {
     pub workloads: Vec<Workload>,
     /// How calls are made.
     pub via: Via,
+    /// In which modes `handoff` asks for its lock.
+    pub mode: Mode,
     /// Clients of `pairs` and `handoff`.
     pub clients: usize,
     /// Waiters of `idle`.
@@ -117,6 +133,21 @@ impl Workload {
             Self::Idle => "idle",
             Self::Hold => "hold",
             Self::Wake => "wake",
+        }
+    }
+}
+
+impl Mode {
+    /// The names on the command line.
+    pub(crate) const NAMES: [&str; 4] = ["exclusive", "shared", "mixed", "semaphore"];
+
+    /// The mode of this name; `permits` are those of a semaphore.
+    pub(crate) fn named(name: &str, permits: u32) -> Self {
+        match name {
+            "shared" => Self::Shared,
+            "mixed" => Self::Mixed,
+            "semaphore" => Self::Semaphore(permits),
+            _ => Self::Exclusive,
         }
     }
 }

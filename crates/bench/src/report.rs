@@ -73,6 +73,7 @@ impl Report {
             "parameters": {
                 "target": plan.target.name(),
                 "via": plan.via,
+                "mode": plan.mode,
                 "workloads": plan.workloads,
                 "clients": plan.clients,
                 "waiters": plan.waiters,

@@ -10,7 +10,8 @@ use fencepost::testing::{
         binding::Binding,
         ended::{Ended, EndedLease, RequestEnd},
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-        lease::{Lease, LeaseEnd, Mode, Terms},
+        lease::{Lease, LeaseEnd, Terms},
+        mode::{Mode, PermitLimit, Permits},
         name::{Holder, LockName, Metadata},
         rules::{Lock, Tombstone},
         time::StoreTime,
@@ -20,7 +21,7 @@ use fencepost::testing::{
 };
 use fencepost_proto::v1;
 use prost::Message;
-use std::{env, fs, path::Path, time::Duration};
+use std::{env, fs, num::NonZeroU32, path::Path, time::Duration};
 use uuid::Uuid;
 
 /// The grant id of the shared lease among the records.
@@ -168,12 +169,19 @@ pub fn records() -> Vec<Vec<u8>> {
         heard: true,
     };
     let shared = Lease { terms: Terms { mode: Mode::Shared, ..lease.terms.clone() }, ..lease.clone() };
+    let limit = PermitLimit { permits: 10, version: 3 };
+    let permits = Permits { count: 1, limit, slot: NonZeroU32::new(2) };
+    let mode = Mode::Semaphore(Box::new(permits));
+    let permit = Lease { terms: Terms { mode, ..lease.terms.clone() }, ..lease.clone() };
+    let mut semaphore = Lock::default();
+    semaphore.keep_permit_limit(limit);
     let locks = [
+        semaphore,
         Lock::kept(Some(lease.clone()), Vec::new()),
         Lock::kept(Some(lease), vec![Tombstone { call, until }]),
         Lock::kept(None, vec![Tombstone { call, until }; 2]),
     ];
-    let share = [&[3], &lock::encode_share(&shared, until)[..]].concat();
+    let shares = [shared, permit].map(|lease| [&[3], &lock::encode_share(&lease, until)[..]].concat());
     let locks = locks.iter().filter_map(|lock| lock::encode(lock, until)).map(|record| [&[0], &record[..]].concat());
     let mut ends = Vec::new();
     let end = LeaseEnd::Released;
@@ -184,7 +192,7 @@ pub fn records() -> Vec<Vec<u8>> {
     }
     let keys = [Key::of_lock(&name), Key::of_ended(300), Key::of_share(&name, GrantId(id))]
         .map(|key| [&[2], &key[..]].concat());
-    locks.chain([[&[1], &ends[..]].concat(), share]).chain(keys).collect()
+    locks.chain([[&[1], &ends[..]].concat()]).chain(shares).chain(keys).collect()
 }
 
 /// Inputs of the target for access: the kind, and a file, an `authorization` or a certificate.

@@ -54,6 +54,8 @@ pub(crate) const HOT: u64 = 5;
 pub(crate) const COLD: u64 = 40;
 /// The number of locks that readers and writers share.
 pub(crate) const MIXED: u64 = 4;
+/// Locks used as semaphores, and exclusively now and then.
+pub(crate) const SEMAPHORES: u64 = 3;
 /// The number of locks of clients that retry under the same attempt number.
 pub(crate) const REPEATED: u64 = 10;
 
@@ -69,11 +71,17 @@ pub(crate) fn mixed(number: u64) -> String {
     format!("mixed/{number}")
 }
 
+/// A semaphore.
+pub(crate) fn semaphore(number: u64) -> String {
+    format!("semaphore/{number}")
+}
+
 pub(crate) fn repeated(number: u64) -> String {
     format!("repeated/{number}")
 }
 
 pub(crate) fn all_locks() -> Vec<String> {
-    let counted = (0..HOT).map(hot).chain((0..COLD).map(cold)).chain((0..MIXED).map(mixed));
+    let counted =
+        (0..HOT).map(hot).chain((0..COLD).map(cold)).chain((0..MIXED).map(mixed)).chain((0..SEMAPHORES).map(semaphore));
     counted.chain((0..REPEATED).map(repeated)).collect()
 }

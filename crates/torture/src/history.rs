@@ -68,6 +68,9 @@ pub struct Bounds {
     pub slack: Nanos,
 }
 
+/// The permits of each semaphore of a history.
+pub const PERMIT_LIMIT: u32 = 3;
+
 /// One transmission of Acquire. The transmissions of a request differ only in `attempt`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Acquire {
@@ -90,12 +93,27 @@ pub struct Acquire {
     /// Whether a shared lease was requested.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
+    /// The permits of a semaphore that were requested; 0 for other modes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub permits: u32,
     /// Before sending.
     pub invoke: Nanos,
     /// After the answer, or when the caller gave up.
     pub ret: Nanos,
     /// The outcome.
     pub end: AcquireEnd,
+}
+
+impl Acquire {
+    /// Whether its lease may stand beside others: a shared one, or one of a semaphore.
+    pub fn is_beside_others(&self) -> bool {
+        self.shared || self.permits > 0
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// The outcome of a call that was open when its process ended. When its call ended is unknown: `ret` is when that was
@@ -138,6 +156,9 @@ pub struct Grant {
     pub held_for: Nanos,
     /// The TTL in the answer.
     pub left: Nanos,
+    /// The slot of a lease with one permit of a semaphore; else 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub slot: u32,
     /// Whether it was valid when it arrived, and the caller was still waiting. If not, the client never worked under
     /// it.
     pub usable: bool,

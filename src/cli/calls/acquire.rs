@@ -18,7 +18,8 @@ use fencepost_client::{
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The variables of `--export`, as `run` names them and `release` reads them.
-const VARIABLES: [&str; 4] = ["FENCEPOST_LOCK", "FENCEPOST_TOKEN", "FENCEPOST_LEASE_ID", "FENCEPOST_GRANT_ID"];
+const VARIABLES: [&str; 5] =
+    ["FENCEPOST_LOCK", "FENCEPOST_TOKEN", "FENCEPOST_LEASE_ID", "FENCEPOST_GRANT_ID", "FENCEPOST_SLOT"];
 
 /// The lock to acquire, and how.
 #[derive(Args, Clone, Debug)]
@@ -28,8 +29,8 @@ pub(crate) struct AcquireArgs {
     #[command(flatten)]
     lock: LockArgs,
     /// Print variables for a shell: eval "$(fencepost acquire NAME --export)" sets FENCEPOST_LOCK, FENCEPOST_TOKEN,
-    /// FENCEPOST_LEASE_ID and FENCEPOST_GRANT_ID, which release and renew read. If the lock is not acquired, eval
-    /// fails with the exit code of acquire, and the variables are unset
+    /// FENCEPOST_LEASE_ID and FENCEPOST_GRANT_ID, which release and renew read, and FENCEPOST_SLOT. If the lock is not
+    /// acquired, eval fails with the exit code of acquire, and the variables are unset
     #[arg(long, conflicts_with = "json")]
     export: bool,
     #[command(flatten)]
@@ -89,6 +90,9 @@ fn acquired(reply: &AcquireResponse) -> String {
         format!("grant id  {}", lease.grant_id),
         format!("ttl       {}", text::span(text::from_wire(lease.ttl.as_ref()))),
     ];
+    if lease.slot != 0 {
+        lines.push(format!("slot      {}", lease.slot));
+    }
     let previous = reply.previous_end();
     if matches!(previous, LeaseEnd::Expired | LeaseEnd::Revoked) {
         lines.push(format!("previous  {}: check for unfinished work of its holder", text::end(previous)));
@@ -98,8 +102,10 @@ fn acquired(reply: &AcquireResponse) -> String {
 
 /// The variables for a POSIX shell.
 fn export(reply: &AcquireResponse) -> String {
-    let Lease { lock_name, fencing_token, lease_id, grant_id, .. } = reply.lease.clone().unwrap_or_default();
-    let values = [lock_name, fencing_token.to_string(), lease_id, grant_id];
+    let Lease { lock_name, fencing_token, lease_id, grant_id, slot, .. } = reply.lease.clone().unwrap_or_default();
+    // Empty without one, because the shell may have that of an earlier lease.
+    let slot = if slot == 0 { String::new() } else { slot.to_string() };
+    let values = [lock_name, fencing_token.to_string(), lease_id, grant_id, slot];
     let lines = VARIABLES.iter().zip(values).map(|(name, value)| format!("export {name}={}", quoted(&value)));
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -126,6 +132,7 @@ mod tests {
             grant_id: "g".to_owned(),
             fencing_token: 7,
             ttl: Some(text::to_wire(Duration::from_secs(30))),
+            slot: 0,
         };
         AcquireResponse {
             outcome: Outcome::Acquired.into(),
@@ -148,7 +155,8 @@ mod tests {
         let text = export(&reply());
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[..2], [r"export FENCEPOST_LOCK='it'\''s $a'", "export FENCEPOST_TOKEN='7'"]);
-        assert_eq!(lines[2..], ["export FENCEPOST_LEASE_ID='secret'", "export FENCEPOST_GRANT_ID='g'"]);
+        let ids = ["export FENCEPOST_LEASE_ID='secret'", "export FENCEPOST_GRANT_ID='g'", "export FENCEPOST_SLOT=''"];
+        assert_eq!(lines[2..], ids);
         assert!(unset(75).starts_with("unset FENCEPOST_LOCK ") && unset(75).ends_with("\n(exit 75)"));
     }
 }

@@ -1,14 +1,15 @@
-//! `renew` and `release`: for callers of `acquire`.
+//! `renew`, `convert` and `release`: for callers of `acquire`.
 
 use crate::cli::{
     args::{CallArgs, LeaseArgs, duration},
     connect::{CallKind, RETRY_FOR, client, failed},
-    exit::{Failure, NO},
+    exit::{Failure, NO, NOT_ACQUIRED},
     text,
 };
-use clap::Args;
+use clap::{Args, ValueEnum};
 use fencepost_client::raw::v1::{
-    LeaseEnd, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse, renew_response::Outcome,
+    ConvertRequest, ConvertResponse, LeaseEnd, LockMode, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse,
+    convert_response::Outcome as Converted, renew_response::Outcome,
 };
 use std::time::Duration;
 
@@ -24,6 +25,30 @@ pub(crate) struct RenewArgs {
     ttl: Option<Duration>,
     #[command(flatten)]
     call: CallArgs,
+}
+
+/// The lease to convert.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ConvertArgs {
+    /// Name of the lock
+    name: String,
+    /// The mode that the lease is to have
+    to: To,
+    #[command(flatten)]
+    lease: LeaseArgs,
+    /// Its token, as acquire or the last conversion printed it
+    #[arg(long, value_name = "TOKEN", env = "FENCEPOST_TOKEN")]
+    token: u64,
+    #[command(flatten)]
+    call: CallArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum To {
+    /// Others may share the lock from now on
+    Shared,
+    /// Nobody else shares it from now on
+    Exclusive,
 }
 
 /// The lease to release.
@@ -45,6 +70,19 @@ pub(in crate::cli) async fn renew(args: RenewArgs) -> Result<(), Failure> {
     super::finish(args.call.json, "RenewResponse", &reply, renewed(&args.name, &reply))
 }
 
+pub(in crate::cli) async fn convert(args: ConvertArgs) -> Result<(), Failure> {
+    let mode = if args.to == To::Shared { LockMode::Shared } else { LockMode::Exclusive };
+    let request = ConvertRequest {
+        lock_name: args.name.clone(),
+        lease_id: args.lease.lease_id,
+        fencing_token: args.token,
+        mode: mode.into(),
+    };
+    let result = client(&args.call.servers, RETRY_FOR)?.calls().convert(request).await;
+    let reply = result.map_err(|error| failed(&error, CallKind::Write, &args.call.servers))?;
+    super::finish(args.call.json, "ConvertResponse", &reply, converted(&args.name, args.to, &reply))
+}
+
 pub(in crate::cli) async fn release(args: ReleaseArgs) -> Result<(), Failure> {
     let request = ReleaseRequest { lock_name: args.name.clone(), lease_id: args.lease.lease_id };
     let result = client(&args.call.servers, RETRY_FOR)?.calls().release(request).await;
@@ -60,6 +98,22 @@ fn renewed(name: &str, reply: &RenewResponse) -> Result<String, Failure> {
         }
         Outcome::Lost => Err(Failure::new(NO, ended(name, reply.end(), reply.successor_token, "stop the work"))),
         Outcome::Unspecified => Err(super::unknown_answer()),
+    }
+}
+
+fn converted(name: &str, to: To, reply: &ConvertResponse) -> Result<String, Failure> {
+    let how = if to == To::Shared { "shared" } else { "exclusive" };
+    match reply.outcome() {
+        Converted::Converted => {
+            let ttl = text::span(text::from_wire(reply.ttl.as_ref()));
+            Ok(format!("{} is {how} (token {}) for {ttl}", text::visible(name), reply.fencing_token))
+        }
+        Converted::Contended => {
+            let holders = text::state((&reply.holders, reply.holder_count), None);
+            Err(Failure::new(NOT_ACQUIRED, format!("{} is {holders}: nothing was changed", text::visible(name))))
+        }
+        Converted::Lost => Err(Failure::new(NO, ended(name, reply.end(), reply.successor_token, "stop the work"))),
+        Converted::Unspecified => Err(super::unknown_answer()),
     }
 }
 

@@ -12,7 +12,7 @@ use fencepost_client::{
     CallError, Client, facts,
     raw::v1::{
         CheckTokenRequest, CheckTokenResponse, GetRequest, GetResponse, LeaseEnd, ListRequest, ListResponse, LockDelay,
-        LockHolder, LockInfo, LockMode, check_token_response::Status,
+        LockHolder, LockInfo, LockMode, Semaphore, check_token_response::Status,
     },
 };
 use std::cmp;
@@ -102,8 +102,11 @@ fn shown(name: &str, reply: &GetResponse) -> String {
     let leases: Vec<_> = lock.holders.iter().filter(|holder| holder.fencing_token != 0).collect();
     for lease in &leases {
         lines.push(format!("  token     {}", lease.fencing_token));
-        if lease.mode() == LockMode::Shared {
-            lines.push("  mode      shared".to_owned());
+        match (lease.mode(), lease.permits) {
+            (LockMode::Shared, _) => lines.push("  mode      shared".to_owned()),
+            (_, 0) => {}
+            (_, 1) => lines.push(format!("  slot      {}", lease.slot)),
+            (_, permits) => lines.push(format!("  permits   {permits}")),
         }
         lines.push(format!("  held for  {}", text::span(text::from_wire(lease.held_since.as_ref()))));
         lines.push(format!("  ttl       {}", text::span(text::from_wire(lease.ttl.as_ref()))));
@@ -115,6 +118,9 @@ fn shown(name: &str, reply: &GetResponse) -> String {
     }
     if leases.is_empty() && lock.newest_token != 0 {
         lines.push(format!("  newest token  {}", lock.newest_token));
+    }
+    if let Some(Semaphore { permits_used, permit_limit, permit_limit_version }) = lock.semaphore {
+        lines.push(format!("  {permits_used} of {permit_limit} permits in use (limit version {permit_limit_version})"));
     }
     if lock.previous_end() != LeaseEnd::Unspecified {
         lines.push(format!("  the previous lease {}", text::end(lock.previous_end())));
@@ -199,6 +205,7 @@ fn cells(holder: &LockHolder) -> [String; 3] {
     [
         match holder.mode() {
             LockMode::Shared => format!("{} (shared)", text::name(&holder.holder)),
+            _ if holder.permits > 0 => format!("{} ({})", text::name(&holder.holder), text::permits(holder, "")),
             _ => text::name(&holder.holder),
         },
         if holder.fencing_token == 0 { "-".to_owned() } else { holder.fencing_token.to_string() },
@@ -232,6 +239,7 @@ mod tests {
             held_since: Some(text::to_wire(Duration::from_secs(75))),
             metadata: [("b".to_owned(), "2".to_owned()), ("a".to_owned(), "1".to_owned())].into(),
             mode: LockMode::Exclusive.into(),
+            ..Default::default()
         };
         LockInfo { lock_name: name.to_owned(), holders: vec![holder], waiters: 1, ..Default::default() }
     }

@@ -7,7 +7,7 @@ use crate::cli::{
     json, text, write_note,
 };
 use clap::{Args, builder::NonEmptyStringValueParser};
-use fencepost_client::raw::v1::{WatchRequest, WatchResponse, watch_response::Kind};
+use fencepost_client::raw::v1::{LockMode, WatchRequest, WatchResponse, watch_response::Kind};
 use std::time::SystemTime;
 use tonic::Code;
 
@@ -74,6 +74,8 @@ fn describe(event: &WatchResponse) -> Line {
         Kind::Released => "released",
         Kind::Expired => "expired",
         Kind::Revoked => "revoked",
+        Kind::Changed if event.mode() == LockMode::Shared => "shared",
+        Kind::Changed => "alone",
         Kind::Unspecified => "changed",
     };
     let why =

@@ -44,8 +44,8 @@ const OUT_OF_REACH: &str = "on this system, run cannot find all processes that t
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\
 The command runs in its own process group, with FENCEPOST_TOKEN, FENCEPOST_LOCK and FENCEPOST_GRANT_ID in its \
-environment. It should send the token with every write to the store that the lock protects. run exits with the exit \
-status of the command.
+environment, and FENCEPOST_SLOT if it has one permit of a semaphore (--limit). It should send the token with every \
+write to the store that the lock protects. run exits with the exit status of the command.
 
 With --also the command runs under several locks, and is stopped when one of them is lost. Each has a token of its \
 own: FENCEPOST_TOKENS and FENCEPOST_GRANT_IDS are JSON objects with those of all locks by name, and the other \
@@ -77,7 +77,7 @@ pub(crate) struct RunArgs {
     name: String,
 
     /// Name of a further lock to hold at the same time; may be repeated. All are acquired, within one --wait, or none
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["min_token", "min_hold", "request_id", "shared"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["min_token", "min_hold", "request_id", "shared", "limit"])]
     also: Vec<String>,
 
     #[command(flatten)]
@@ -163,6 +163,11 @@ fn start(args: &RunArgs, locks: &[Lock], terminal: &Terminal) -> Result<Group, F
         command.env("FENCEPOST_TOKEN", lock.token().to_string());
         command.env("FENCEPOST_LOCK", lock.name());
         command.env("FENCEPOST_GRANT_ID", lock.grant_id());
+        match lock.slot() {
+            Some(slot) => command.env("FENCEPOST_SLOT", slot.to_string()),
+            // The command must not see the slot of another lease.
+            None => command.env_remove("FENCEPOST_SLOT"),
+        };
     }
     command
         .env("FENCEPOST_TOKENS", by_name(locks, |lock| lock.token().to_string()))

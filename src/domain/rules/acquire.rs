@@ -6,7 +6,8 @@ use crate::domain::{
     command::{Acquire, Candidate, Effect},
     ended::{Ended, RequestEnd},
     ids::{Call, RequestId},
-    lease::{Lease, Mode, Terms},
+    lease::{Lease, Terms},
+    mode::{Mode, PermitLimit},
     outcome::{AcquireOutcome, Grant},
     queue::{Queue, WaiterState},
     time::StoreTime,
@@ -36,7 +37,7 @@ impl Turn<'_> {
 
     /// The request has ended, so no transmission revives it. Nor does an attempt older than one that was refused:
     /// nobody listens to it any more.
-    fn acquire_ended(&self, call: Call, terms: &Terms) -> Option<AcquireOutcome> {
+    pub(super) fn acquire_ended(&self, call: Call, terms: &Terms) -> Option<AcquireOutcome> {
         let past = self.lock.past(call.request, self.now)?;
         match past.end {
             // mutant: refused try comes later
@@ -129,32 +130,51 @@ impl Turn<'_> {
 
     fn acquire_new(&mut self, command: Acquire) -> AcquireOutcome {
         let Acquire { call, terms, wait, candidate } = command;
-        let Call { request, attempt, .. } = call;
+        if let Some(refused) = self.agree(&terms.mode) {
+            self.remember_refusal(call, &terms);
+            return refused;
+        }
         // A free lock has no waiter that could be served; skipped waiters do not block a grant.
         if self.lock.lease.is_none()
             // mutant: new request overtakes the line
-            && self.lock.has_room(terms.mode)
+            && self.lock.has_room(&terms.mode)
             // mutant: grant beside a classic client
             && self.classic.is_none()
             // mutant: reader overtakes writer
             && !(self.lock.shares.is_some() && self.is_waited_for())
         {
-            return self.grant(request, Binding::first(call, self.replica), terms, candidate);
+            let limit = self.lock.permit_limit();
+            return self.grant(call.request, Binding::first(call, self.replica), (terms, limit), candidate);
         }
         if !wait {
-            if attempt > 1 {
-                // An older attempt may still arrive. If it were granted, nobody would hear of the lease.
-                let end = RequestEnd::Refused(attempt);
-                self.lock.ended.push(Ended { request, fingerprint: terms.fingerprint, end, at: self.now });
-            }
+            self.remember_refusal(call, &terms);
             return AcquireOutcome::Contended(self.contention());
         }
         // mutant: queue without a bound
         if self.lock.waiters(self.now) >= self.waiters_max {
             return AcquireOutcome::QueueFull;
         }
-        self.lock.queue.get_or_insert_with(Box::<Queue>::default).push(call, self.replica, terms);
+        self.queue(call, terms);
         AcquireOutcome::Queued
+    }
+
+    /// An older attempt may still arrive. If it were granted, nobody would hear of the lease.
+    fn remember_refusal(&mut self, Call { request, attempt, .. }: Call, terms: &Terms) {
+        if attempt > 1 {
+            let end = RequestEnd::Refused(attempt);
+            self.lock.ended.push(Ended { request, fingerprint: terms.fingerprint, end, at: self.now });
+        }
+    }
+
+    /// Queues a new request.
+    pub(super) fn queue(&mut self, call: Call, terms: Terms) {
+        let asked = terms.mode.permits().map(|permits| permits.limit);
+        let limit = asked.map(|asked| self.lock.permit_limit().map_or(asked, |limit| limit.newer(asked)));
+        let queue = self.lock.queue.get_or_insert_with(Box::<Queue>::default);
+        queue.push(call, self.replica, terms);
+        if let Some(limit) = limit {
+            queue.agree(limit);
+        }
     }
 
     /// Whether a live waiter is queued.
@@ -170,16 +190,25 @@ impl Turn<'_> {
 
     /// Turns the offer to this request into a lease: draws the token and starts the TTL.
     pub(super) fn grant_offered(&mut self, request: RequestId, candidate: Candidate) -> AcquireOutcome {
+        // The last one that waits for a semaphore takes its limit along.
+        let limit = self.lock.permit_limit();
         let Some(waiter) = self.lock.queue.as_mut().and_then(|queue| queue.remove(request)) else {
             return AcquireOutcome::Unknown;
         };
         self.decline(request);
         self.give_up_empty_queue();
-        self.grant(request, waiter.binding, waiter.terms, candidate)
+        self.grant(request, waiter.binding, (waiter.terms, limit), candidate)
     }
 
-    fn grant(&mut self, request: RequestId, binding: Binding, terms: Terms, candidate: Candidate) -> AcquireOutcome {
-        assert!(self.lock.has_room(terms.mode), "only a free lock is granted");
+    /// `limit` is the one of the semaphore in force, if there is one.
+    fn grant(
+        &mut self,
+        request: RequestId,
+        binding: Binding,
+        (terms, limit): (Terms, Option<PermitLimit>),
+        candidate: Candidate,
+    ) -> AcquireOutcome {
+        assert!(self.lock.has_room(&terms.mode), "only a free lock is granted");
         let Ok(token) = self.sequencer.draw(terms.min_token) else {
             self.promote();
             return AcquireOutcome::TokensExhausted;
@@ -200,11 +229,12 @@ impl Turn<'_> {
             unheard: false,
             heard: false,
         };
-        let grant = grant_of(&lease, self.now);
-        match lease.terms.mode {
-            Mode::Exclusive => self.lock.lease = Some(lease),
-            Mode::Shared => self.grant_shared(lease),
-        }
+        let now = self.now;
+        let lease = match lease.terms.mode {
+            Mode::Exclusive => self.lock.lease.insert(lease),
+            Mode::Shared | Mode::Semaphore(_) => self.grant_shared(lease, limit),
+        };
+        let grant = grant_of(lease, now);
         self.effects.push(Effect::Granted(token));
         AcquireOutcome::Granted(grant)
     }
@@ -228,5 +258,6 @@ pub(super) fn grant_of(lease: &Lease, now: StoreTime) -> Grant {
         // mutant: replay answers the full TTL
         left: lease.left(now),
         previous_end: lease.previous_end,
+        slot: lease.terms.mode.permits().and_then(|permits| permits.slot),
     }
 }

@@ -5,8 +5,9 @@ use crate::domain::{
     command::Effect,
     ended::{Ended, RequestEnd},
     ids::RequestId,
-    lease::{LeaseEnd, Mode},
+    lease::LeaseEnd,
     limits::{CLAIM_WINDOW, COMMAND_WINDOW, ENDED_MEMORY, OVERDUE_BATCH},
+    mode::Mode,
     queue::{Waiter, WaiterState},
     time::StoreTime,
 };
@@ -133,34 +134,40 @@ impl Turn<'_> {
         }
     }
 
-    /// Offers a free lock to the next waiter; if that would share it, to those behind it as well, up to the first that
-    /// would not. Every command that frees the lock does this in the same turn, and so does any other command on the
-    /// lock: a hand-off does not depend on a wake-up.
+    /// Offers a free lock to the next waiter; if that would be beside others, to those behind it as well, up to the
+    /// first for which there is no room. Every command that frees the lock does this in the same turn, and so does any
+    /// other command on the lock: a hand-off does not depend on a wake-up.
     pub(super) fn promote(&mut self) {
         if self.lock.lease.is_some() || self.lock.offer.is_some() || self.classic.is_some() {
             return;
         }
-        // Each round but the last makes an offer to a request that would share the lock, and these are bounded.
+        // Each round but the last makes an offer to a request that would be beside others, and these are bounded; or
+        // skips a waiter.
         loop {
             let Some(queue) = &self.lock.queue else { return };
             // mutant: promotion ignores silence
             let alive = |replica| self.replicas.is_alive(replica, self.now);
             let Some((request, waiter)) = queue.first(alive) else { return };
             let (replica, attempt) = (waiter.binding.replica(), waiter.binding.attempt());
-            let mode = waiter.terms.mode;
+            let mode = &waiter.terms.mode;
+            let (permits, is_exclusive) = (mode.permits().copied(), *mode == Mode::Exclusive);
+            // The limit was lowered. Its call is told when it claims.
+            // mutant: permits above the limit block the queue
+            let never_fits = self.lock.is_exceeded_by(mode);
             // mutant: offer to who has no room
-            if !self.lock.has_room(mode) {
+            if !never_fits && !self.lock.has_room(mode) {
                 return;
             }
-            self.set_state(request, WaiterState::Offered);
+            self.set_state(request, if never_fits { WaiterState::Missed } else { WaiterState::Offered });
             let offer = Offer { request, until: self.now.after(CLAIM_WINDOW) };
-            match mode {
-                Mode::Exclusive => self.lock.offer = Some(offer),
-                Mode::Shared => self.offer_shared(offer),
+            match permits {
+                _ if never_fits => {}
+                None if is_exclusive => self.lock.offer = Some(offer),
+                permits => self.offer_shared(offer, permits.map_or(0, |permits| permits.count)),
             }
             // mutant: hand-off tells nobody
             self.effects.push(Effect::LookAgain { replica, request, attempt });
-            if mode == Mode::Exclusive {
+            if is_exclusive {
                 return;
             }
         }

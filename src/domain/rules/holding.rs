@@ -150,7 +150,7 @@ impl Turn<'_> {
     }
 
     /// The shared lease with this id, if it lasts.
-    fn lasting_share(&self, lease_id: LeaseId) -> Option<&Lease> {
+    pub(super) fn lasting_share(&self, lease_id: LeaseId) -> Option<&Lease> {
         self.lock.shares.as_ref()?.of_lease(lease_id).filter(|lease| self.now < lease.expires_at)
     }
 
@@ -158,7 +158,7 @@ impl Turn<'_> {
         self.lock.lease.as_mut().filter(|lease| lease.lease_id == lease_id)
     }
 
-    fn gone(&self, lease_id: LeaseId) -> Gone {
+    pub(super) fn gone(&self, lease_id: LeaseId) -> Gone {
         let exclusive = self.lock.lease.as_ref().map(|lease| lease.token);
         let is_overdue = || self.lock.shares.as_ref().is_some_and(|shares| shares.of_lease(lease_id).is_some());
         let fate = match (self.lock.ended_lease(lease_id, self.now), exclusive) {
@@ -174,6 +174,6 @@ impl Turn<'_> {
     }
 }
 
-fn renewed(lease: &Lease, now: StoreTime) -> Renewed {
+pub(super) fn renewed(lease: &Lease, now: StoreTime) -> Renewed {
     Renewed { token: lease.token, ttl: lease.terms.ttl, left: lease.left(now) }
 }

@@ -7,10 +7,14 @@
 
 mod acquire;
 mod apply_time;
+mod convert;
 mod delay;
 mod holding;
 mod kept;
+mod permits;
 mod shares;
+mod sharing;
+mod slots;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -24,14 +28,16 @@ use super::{
     ended::EndedRequests,
     features::Features,
     ids::{Call, ReplicaId, RequestId},
-    lease::{Lease, LeaseEnd, Mode},
+    lease::{Lease, LeaseEnd},
+    mode::Mode,
     outcome::{ClassicHold, LockView},
     queue::{Queue, Waiter, WaiterState},
     replicas::Replicas,
     time::StoreTime,
     token::{FencingToken, Sequencer},
 };
-use shares::{ChangedShares, Shares};
+use shares::Shares;
+use sharing::ChangedShares;
 use std::time::Duration;
 
 /// The state of one lock.
@@ -129,6 +135,7 @@ impl Turn<'_> {
                 self.disconnect(lease_id, attachment);
                 Outcome::Done
             }
+            Command::Convert { lease_id, token, to } => self.convert(lease_id, token, to).into(),
             Command::ForceRelease { expected, .. } => self.force_release(expected).into(),
             Command::View { token } => {
                 Box::new(LockView { classic: self.classic, ..self.lock.view(self.now, token) }).into()
@@ -166,7 +173,7 @@ impl Lock {
 
     /// Whether a new request of this mode would be granted, as far as turns have been run. A repeat of a request that
     /// is queued or has a lease is none of these.
-    pub fn would_grant(&self, mode: Mode) -> bool {
+    pub fn would_grant(&self, mode: &Mode) -> bool {
         self.has_room(mode) && self.queue.is_none()
     }
 

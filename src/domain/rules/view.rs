@@ -4,7 +4,7 @@ use super::{Lock, Turn};
 use crate::domain::{
     lease::{Lease, LeaseEnd},
     limits::ENDED_MEMORY,
-    outcome::{Contention, HolderView, LockView},
+    outcome::{Contention, HeldPermits, HolderView, LockView},
     time::StoreTime,
     token::FencingToken,
 };
@@ -79,5 +79,6 @@ pub(super) fn holder_view(lease: &Lease, now: StoreTime) -> HolderView {
         ttl: lease.terms.ttl,
         left: lease.left(now),
         held: now.since(lease.granted_at),
+        permits: lease.terms.mode.permits().map(|it| HeldPermits { count: it.count, slot: it.slot }),
     }
 }

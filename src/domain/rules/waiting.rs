@@ -8,7 +8,7 @@ use crate::domain::{
     ids::{Call, ReplicaId, RequestId},
     limits::{COMMAND_WINDOW, DROP_GRACE},
     outcome::AcquireOutcome,
-    queue::{Queue, WaiterState},
+    queue::WaiterState,
     token::FencingToken,
 };
 
@@ -70,6 +70,12 @@ impl Turn<'_> {
         };
         if let Some(outcome) = unbound(&waiter.binding, attempt) {
             return outcome;
+        }
+        let exceeded = self.lock.permit_limit().filter(|limit| waiter.terms.mode.exceeds(*limit));
+        if let Some(limit) = exceeded {
+            self.remove_waiter(request, RequestEnd::Refused(attempt));
+            self.promote();
+            return AcquireOutcome::LimitMismatch(limit);
         }
         let (state, is_left) = (waiter.state(), self.is_left(request));
         // The server of its newest call is silent, and this call of the same attempt came through another one.
@@ -163,16 +169,21 @@ impl Turn<'_> {
         self.apply_time();
         let request = call.request;
         let is_queued = self.lock.queue.as_ref().is_some_and(|queue| queue.get(request).is_some());
+        let is_known = self.look_up(request, call.attempt).or_else(|| self.acquire_ended(call, &terms)).is_some();
         // mutant: kept place revives an ended request
-        if is_queued || self.look_up(request, call.attempt).is_some() || self.has_tombstone(call) {
+        if is_queued || is_known || self.has_tombstone(call) {
             return AcquireOutcome::Overtaken;
+        }
+        if let Some(refused) = self.agree(&terms.mode) {
+            return refused;
         }
         if self.lock.waiters(self.now) >= self.waiters_max {
             return AcquireOutcome::QueueFull;
         }
-        let queue = self.lock.queue.get_or_insert_with(Box::<Queue>::default);
-        queue.push(call, self.replica, terms);
-        queue.unbind(call);
+        self.queue(call, terms);
+        if let Some(queue) = &mut self.lock.queue {
+            queue.unbind(call);
+        }
         // mutant: kept place is offered the lock
         self.set_state(request, WaiterState::Dropped(self.now.after(DROP_GRACE)));
         AcquireOutcome::Queued

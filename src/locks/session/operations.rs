@@ -72,8 +72,8 @@ impl Begun {
         let outcome = match task {
             Task::Acquire(name, call) => {
                 let ids = call.call;
-                let answer =
-                    dispatch.dispatch(OperationKind::Acquire, Target::Lock(&name), locks.acquire(&name, call)).await;
+                let acquired = dispatch.while_permitted(call.wait, &name, locks.acquire(&name, call));
+                let answer = dispatch.dispatch(OperationKind::Acquire, Target::Lock(&name), acquired).await;
                 Outcome::Acquire(name, ids, answer)
             }
             Task::Release(name, lease_id) => {

@@ -1,14 +1,15 @@
 //! Random values of fields.
 
 use crate::domain::{
-    lease::{Delays, LeaseEnd, MaxHold, Mode, Terms},
-    limits::TOKEN_END,
+    lease::{Delays, LeaseEnd, MaxHold, Terms},
+    limits::{PERMITS_MAX, TOKEN_END},
+    mode::{Mode, PermitLimit, Permits},
     name::{Holder, LockName, Metadata},
     time::StoreTime,
     token::FencingToken,
 };
 use proptest::{option, prelude::*};
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 use uuid::Uuid;
 
 pub(crate) fn some_id() -> impl Strategy<Value = Uuid> {
@@ -46,7 +47,7 @@ pub(crate) fn some_metadata() -> impl Strategy<Value = Metadata> {
 }
 
 pub(crate) fn some_terms() -> impl Strategy<Value = Terms> {
-    let mode = prop_oneof![Just(Mode::Exclusive), Just(Mode::Shared)];
+    let mode = prop_oneof![Just(Mode::Exclusive), Just(Mode::Shared), some_permits().prop_map(Mode::Semaphore)];
     let asks = (option::of(some_span()), option::of(some_delays()), mode);
     (any::<u64>(), some_span(), some_holder(), some_metadata(), any::<u64>(), asks).prop_map(
         |(fingerprint, ttl, holder, metadata, min_token, (max_hold, delays, mode))| Terms {
@@ -60,6 +61,13 @@ pub(crate) fn some_terms() -> impl Strategy<Value = Terms> {
             mode,
         },
     )
+}
+
+pub(crate) fn some_permits() -> impl Strategy<Value = Box<Permits>> {
+    (1..=PERMITS_MAX, any::<u64>(), option::of(any::<NonZeroU32>())).prop_flat_map(|(permits, version, slot)| {
+        let limit = PermitLimit { permits, version };
+        (1..=permits).prop_map(move |count| Box::new(Permits { count, limit, slot }))
+    })
 }
 
 fn some_delays() -> impl Strategy<Value = Option<Box<Delays>>> {

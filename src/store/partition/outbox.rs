@@ -10,6 +10,7 @@ use crate::{
         binding::Binding,
         ids::{AttachmentId, ReplicaId},
         lease::{Lease, Terms},
+        mode::PermitLimit,
         rules::{Delay, Lock, Tombstone},
         time::StoreTime,
         token::FencingToken,
@@ -94,6 +95,7 @@ pub struct Before {
     lease: Option<Changing>,
     tombstones: Vec<Tombstone>,
     delay: Option<Box<Delay>>,
+    permit_limit: Option<PermitLimit>,
 }
 
 /// What of a lease goes into its record and can change while the lease lasts.
@@ -167,6 +169,7 @@ impl Journal for Outbox {
             lease: lock.lease().map(Changing::of),
             tombstones: lock.tombstones().to_vec(),
             delay: lock.delay().cloned().map(Box::new),
+            permit_limit: lock.permit_limit_to_keep(),
         }
     }
 
@@ -184,7 +187,8 @@ impl Journal for Outbox {
         self.note_shares(number, slot);
         let is_same = before.lease == slot.lock.lease().map(Changing::of)
             && before.tombstones == slot.lock.tombstones()
-            && before.delay.as_deref() == slot.lock.delay();
+            && before.delay.as_deref() == slot.lock.delay()
+            && before.permit_limit == slot.lock.permit_limit_to_keep();
         if is_same {
             return;
         }

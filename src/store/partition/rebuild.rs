@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     domain::{
-        lease::{Lease, Mode},
+        lease::Lease,
         name::LockName,
         rules::Lock,
         time::StoreTime,
@@ -110,14 +110,15 @@ impl Partition<Outbox> {
             partition.recall(number, record, entries, time, &hash);
         }
         for number in 0..partition.slots.capacity() {
-            if partition.slots.contains(number) {
+            if let Some(slot) = partition.slots.get_mut(number) {
+                slot.lock.forget_unused_limit();
                 partition.put_back(number);
             }
         }
         Ok(partition)
     }
 
-    /// Adds a shared lease. The records of locks have been read.
+    /// Adds a lease beside others. The records of locks have been read.
     fn keep_share(
         &mut self,
         name: LockName,
@@ -129,11 +130,10 @@ impl Partition<Outbox> {
         let number = self.number_or_new(name, hash);
         let Slot { lock, note, .. } = &mut self.slots[number];
         let is_beside = lock.lease().is_some() || lock.delay().is_some() || lock.lease_of(lease.token).is_some();
-        if is_beside || lease.terms.mode != Mode::Shared {
+        note.keep_share(&lease, lease.expires_at);
+        if is_beside || !lock.keep_shared(Lease { expires_at: renewals.end(&lease, time), ..lease }) {
             return Err(FieldError::Broken("lease", "stands beside another one that excludes it".to_owned()).into());
         }
-        note.keep_share(&lease, lease.expires_at);
-        lock.keep_shared(Lease { expires_at: renewals.end(&lease, time), ..lease });
         Ok(())
     }
 

@@ -20,6 +20,8 @@ label! {
         Release = "Release",
         /// LockService.Renew.
         Renew = "Renew",
+        /// LockService.Convert.
+        Convert = "Convert",
         /// LockService.KeepAlive.
         KeepAlive = "KeepAlive",
         /// LockService.Session.
@@ -52,6 +54,7 @@ impl Method {
             "/fencepost.v1.LockService/Acquire" => Self::Acquire,
             "/fencepost.v1.LockService/Release" => Self::Release,
             "/fencepost.v1.LockService/Renew" => Self::Renew,
+            "/fencepost.v1.LockService/Convert" => Self::Convert,
             "/fencepost.v1.LockService/KeepAlive" => Self::KeepAlive,
             "/fencepost.v1.LockService/Session" => Self::Session,
             "/fencepost.v1.LockService/Get" => Self::Get,
@@ -86,6 +89,8 @@ label! {
         Release = "release",
         /// Renews a lease.
         Renew = "renew",
+        /// Converts a lease.
+        Convert = "convert",
         /// Opens a KeepAlive stream.
         KeepAlive = "keep_alive",
         /// Opens a Session.

@@ -47,6 +47,10 @@ label! {
         TokensExhausted = "tokens_exhausted",
         /// It asked for what classic clients would not see.
         BesideClassic = "beside_classic",
+        /// The lock is in use in another mode.
+        ModeMismatch = "mode_mismatch",
+        /// Another limit of the semaphore is in force.
+        LimitMismatch = "limit_mismatch",
         /// Servers of an earlier version do not know what it asked for.
         NotAllServers = "not_all_servers",
         /// The store cannot be reached.

@@ -25,6 +25,7 @@ pub(crate) enum Operation {
     WaitingAcquire,
     Release,
     Renew,
+    Convert,
     Get,
     List,
     Watch,
@@ -46,11 +47,12 @@ pub(crate) enum Operation {
 use Operation::*;
 
 /// All of them, but for drains, which end the server.
-pub(crate) const ALL: [Operation; 18] = [
+pub(crate) const ALL: [Operation; 19] = [
     Acquire,
     WaitingAcquire,
     Release,
     Renew,
+    Convert,
     Get,
     List,
     Watch,
@@ -108,6 +110,7 @@ async fn asked(world: &World, credentials: &Credentials, operation: Operation, l
             locks.acquire(v1::AcquireRequest { wait_timeout, ..acquire_request(lock, TTL) }).await.map(drop)
         }
         Release => locks.release(release(lock)).await.map(drop),
+        Convert => locks.convert(convert(lock)).await.map(drop),
         Renew => locks.renew(renew(lock)).await.map(drop),
         Get => locks.get(v1::GetRequest { lock_name }).await.map(drop),
         List => locks.list(v1::ListRequest { prefix: lock_name, ..Default::default() }).await.map(drop),
@@ -145,6 +148,15 @@ async fn asked(world: &World, credentials: &Credentials, operation: Operation, l
         }
         ReleaseOnSession => on_session(&mut locks, 1, Ask::Release(release(lock))).await,
         RenewOnSession => on_session(&mut locks, 1, Ask::Renew(renew(lock))).await,
+    }
+}
+
+fn convert(lock: &str) -> v1::ConvertRequest {
+    v1::ConvertRequest {
+        lock_name: lock.to_owned(),
+        lease_id: Uuid::new_v4().to_string(),
+        fencing_token: 1,
+        mode: v1::LockMode::Shared.into(),
     }
 }
 

@@ -206,3 +206,27 @@ async fn a_session_answers_operations_that_no_rule_permits_and_goes_on() {
     answers.sort_by_key(|(operation, _)| *operation);
     assert_eq!(answers, [(1, Code::PermissionDenied), (2, Code::Ok)]);
 }
+
+#[tokio::test]
+async fn an_acquire_that_waits_on_a_session_ends_when_no_rule_permits_it_any_more() {
+    let files = Files::new();
+    let file = |locks: &[&str]| with_operator(&(token("app", "app") + &rule("app", &["acquire"], locks)));
+    files.rules(&file(&["a/", "b/"]));
+    let world = World::start(&files).await;
+    let mut locks = world.locks(&Credentials::bearer("app"));
+    within(locks.acquire(acquire_request("a/1", LONG))).await.unwrap();
+    let (asking, outbound) = mpsc::channel(8);
+    let mut session = within(locks.session(ReceiverStream::new(outbound))).await.unwrap().into_inner();
+    let request = Some(waiting_request("a/1", LONG, LONG));
+    let acquire = v1::SessionAcquire { request, handle: 1, release_on_disconnect: false };
+    asking.send(v1::SessionRequest { operation: 1, message: Some(Ask::Acquire(acquire)) }).await.unwrap();
+    let mut next = async || within(session.message()).await.unwrap().unwrap().message.unwrap();
+    while !matches!(next().await, Answer::Waiting(_)) {}
+    files.rules(&file(&["b/"]));
+    let refused = loop {
+        if let Answer::Error(error) = next().await {
+            break error;
+        }
+    };
+    assert_eq!(Code::from(refused.code), Code::PermissionDenied);
+}

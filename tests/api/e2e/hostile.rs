@@ -65,6 +65,8 @@ fn acquire() -> impl Strategy<Value = v1::AcquireRequest> {
                 lock_delay,
                 min_hold,
                 max_hold,
+                permit_limit: permits / 2,
+                permit_limit_version: u64::from(permits % 3),
             }
         },
     )

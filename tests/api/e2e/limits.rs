@@ -68,9 +68,28 @@ fn beyond_limits() -> Vec<(&'static str, AcquireRequest)> {
             AcquireRequest { request_id: uuid::Uuid::nil().simple().to_string(), ..acquire_request("a", TTL) },
         ),
         ("min_token", AcquireRequest { min_token: u64::MAX, ..acquire_request("a", TTL) }),
-        ("mode", AcquireRequest { mode: v1::LockMode::Semaphore.into(), ..acquire_request("a", TTL) }),
         ("mode", AcquireRequest { mode: 77, ..acquire_request("a", TTL) }),
+    ]
+}
+
+/// Of semaphores.
+fn beyond_permits() -> Vec<(&'static str, AcquireRequest)> {
+    let permits = |permits, permit_limit| AcquireRequest {
+        mode: v1::LockMode::Semaphore.into(),
+        permits,
+        permit_limit,
+        ..acquire_request("a", TTL)
+    };
+    vec![
+        ("permit_limit", permits(0, 0)),
+        ("permit_limit", permits(1, limits::PERMITS_MAX + 1)),
+        ("permits", permits(4, 3)),
+        ("permits", permits(u32::MAX, limits::PERMITS_MAX)),
         ("permits", AcquireRequest { permits: 1, ..acquire_request("a", TTL) }),
+        ("permit_limit", AcquireRequest { permit_limit: 1, ..shared_request("a") }),
+        ("permit_limit_version", AcquireRequest { permit_limit_version: 1, ..acquire_request("a", TTL) }),
+        ("min_hold", AcquireRequest { min_hold: span(TTL), ..permits(1, 2) }),
+        ("lock_delay", AcquireRequest { lock_delay: span(TTL), ..permits(1, 2) }),
     ]
 }
 
@@ -136,7 +155,7 @@ async fn each_field_is_accepted_at_its_limit_and_refused_beyond() {
         let lease = client.acquire_response(request.clone()).await;
         assert_eq!(lease.outcome(), Outcome::Acquired, "{request:?}");
     }
-    for (field, request) in beyond_limits().into_iter().chain(beyond_spans()) {
+    for (field, request) in beyond_limits().into_iter().chain(beyond_spans()).chain(beyond_permits()) {
         assert_bad_field(client.acquire(request).await, field);
     }
     assert_eq!(client.holder("a").await, None, "a refused request has no effect");

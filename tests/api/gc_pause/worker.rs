@@ -129,6 +129,7 @@ fn text_of(written: Written) -> String {
         Written::Accepted => "accepted".to_owned(),
         Written::Rejected { highest } => format!("rejected, highest {highest}"),
         Written::NotRaised => "not raised".to_owned(),
+        Written::NoSlot | Written::NotShared => "not exclusive".to_owned(),
     }
 }
 

@@ -106,6 +106,10 @@ impl server::LockService for Once {
         pending().await
     }
 
+    async fn convert(&self, _: Request<v1::ConvertRequest>) -> Result<Response<v1::ConvertResponse>, Status> {
+        pending().await
+    }
+
     async fn renew(&self, _: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
         pending().await
     }

@@ -79,6 +79,65 @@ fn commands_that_share_a_lock_run_side_by_side() {
     server.run(&["run", "docs", "--also", "b", "--shared", "true"]).expect(2).says("--shared");
 }
 
+#[test]
+fn a_lease_is_converted_by_its_id_and_token() {
+    let server = Server::start();
+    let acquired = server.run(&["acquire", "docs", "--ttl", "60s", "--json"]).json();
+    let (lease, token) = (&acquired["lease"]["leaseId"], &acquired["lease"]["fencingToken"]);
+    let (lease, token) = (lease.as_str().unwrap(), token.as_str().unwrap());
+    let convert = |to| ["convert", "docs", to, "--lease-id", lease, "--token", token];
+    let shared = server.run(&convert("shared")).expect(0).out;
+    assert!(shared.starts_with(&format!("docs is shared (token {token}) for ")), "{shared}");
+    let reader = server.run(&["acquire", "docs", "--shared", "--ttl", "60s", "--json"]).json();
+    server.run(&convert("exclusive")).expect(75).says("docs is shared by ");
+    let of_reader = reader["lease"]["leaseId"].as_str().unwrap();
+    server.run(&["release", "docs", "--lease-id", of_reader]).expect(0);
+    let alone = server.run(&convert("exclusive")).expect(0).out;
+    assert!(alone.starts_with("docs is exclusive (token ") && !alone.contains(token), "{alone}");
+    server.run(&convert("shared")).expect(1).says("it was converted since");
+    server.run(&["release", "docs", "--lease-id", lease]).expect(0);
+    server.run(&convert("shared")).expect(1).says("stop the work");
+}
+
+#[test]
+fn commands_take_permits_of_a_semaphore() {
+    let server = Server::start();
+    let holder = |label| ["acquire", "gpus", "--limit", "2", "--ttl", "60s", "--holder", label, "--json"];
+    let first = server.run(&holder("first")).json();
+    assert_eq!(first["lease"]["slot"], 1);
+    let slot = ["run", "gpus", "--limit", "2", "--", "sh", "-c", "echo $FENCEPOST_SLOT"];
+    assert_eq!(
+        server.run(&slot).expect(0).out,
+        "2
+"
+    );
+    let alone = ["run", "other", "--", "sh", "-c", "echo ${FENCEPOST_SLOT-none}"];
+    assert_eq!(
+        server.run(&alone).expect(0).out,
+        "none
+"
+    );
+    server.run(&holder("second")).expect(0);
+    let refused = server.run(&slot).expect(75);
+    assert!(refused.err.contains("first (token ") && refused.err.contains(", slot 2) for another"), "{refused:?}");
+    let shown = server.run(&["get", "gpus"]).expect(0).out;
+    assert!(
+        shown.contains("  slot      1\n") && shown.contains("  2 of 2 permits in use (limit version 0)"),
+        "{shown}"
+    );
+    let listed = server.run(&["ls"]).expect(0).out;
+    assert!(listed.contains("first (slot 1)"), "{listed}");
+    let other = ["run", "gpus", "--limit", "3", "true"];
+    server.run(&other).expect(64).says("give a changed limit a higher version");
+    let raised = ["run", "gpus", "--limit", "5", "--limit-version", "1", "--permits", "3", "--", "echo", "three"];
+    assert_eq!(server.run(&raised).expect(0).out, "three\n");
+    server.run(&["run", "gpus", "--permits", "2", "true"]).expect(2).says("--limit");
+    server.run(&["run", "gpus", "--limit", "0", "true"]).expect(2).says("--limit");
+    server.run(&["run", "gpus", "--limit", "2", "--shared", "true"]).expect(2).says("--shared");
+    let exported = server.run(&["acquire", "gpus", "--limit", "5", "--limit-version", "1", "--export"]).expect(0).out;
+    assert!(exported.ends_with("export FENCEPOST_SLOT='3'\n"), "{exported}");
+}
+
 /// As from cron on two machines.
 #[test]
 fn a_job_with_min_hold_runs_once_however_short_it_is() {

@@ -58,6 +58,9 @@ pub(crate) struct Asked {
 pub(crate) struct Granted {
     pub(crate) token: u64,
     pub(crate) previous_end: String,
+    /// Of a semaphore; 0 if there are none.
+    pub(crate) permits: u64,
+    pub(crate) slot: u64,
 }
 
 impl Heard {
@@ -118,6 +121,14 @@ impl Driver {
     pub(crate) async fn ask_shared(&self, lock: &str, name: &str, wait: Duration) -> Asked {
         let (ttl_ms, wait_ms) = (millis(crate::world::LONG), millis(wait));
         let fields = json!({ "lock": lock, "name": name, "ttl_ms": ttl_ms, "wait_ms": wait_ms, "shared": true });
+        self.ask("acquire", fields).await
+    }
+
+    /// Asks for a permit of a semaphore, whose limit has this version.
+    pub(crate) async fn ask_permit(&self, lock: &str, name: &str, limit: (u32, u64), wait: Duration) -> Asked {
+        let (ttl_ms, wait_ms) = (millis(crate::world::LONG), millis(wait));
+        let mut fields = json!({ "lock": lock, "name": name, "ttl_ms": ttl_ms, "wait_ms": wait_ms, "permits": 1 });
+        (fields["semaphore"], fields["permit_limit_version"]) = (limit.0.into(), limit.1.into());
         self.ask("acquire", fields).await
     }
 
@@ -232,7 +243,8 @@ impl Asked {
         let grant_id = answer["grant_id"].as_str().expect("grant_id");
         assert!(uuid::Uuid::try_parse(grant_id).is_ok(), "{answer}");
         let previous_end = answer["previous_end"].as_str().expect("previous_end").to_owned();
-        Granted { token: answer["token"].as_u64().expect("token"), previous_end }
+        let [token, permits, slot] = ["token", "permits", "slot"].map(|field| answer[field].as_u64().expect(field));
+        Granted { token, previous_end, permits, slot }
     }
 
     /// The kind of the error, and the whole answer.

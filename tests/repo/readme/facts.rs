@@ -95,7 +95,7 @@ fn the_rates_in_the_readme_are_results_of_the_benchmarks() {
 fn count(number: usize) -> String {
     match number {
         0..1000 => number.to_string(),
-        _ => format!("{},{:03}", number / 1000, number % 1000),
+        _ => format!("{},{:03}", count(number / 1000), number % 1000),
     }
 }
 
@@ -148,7 +148,8 @@ fn the_limits_are_those_of_the_code() {
         ("`max_hold` of a request", format!("its TTL to {}, no bound if not set", span(limits::MAX_HOLD_MAX))),
         ("`min_hold` of a request", format!("0 to {}", span(limits::MIN_HOLD_MAX))),
         ("`lock_delay` of a request", format!("0 to {}", span(limits::LOCK_DELAY_MAX))),
-        ("SHARED holders of one lock", count(limits::HOLDERS_MAX)),
+        ("SHARED or SEMAPHORE holders of one lock", count(limits::HOLDERS_MAX)),
+        ("`permit_limit` of a semaphore", format!("1 to {}", count(limits::PERMITS_MAX as usize))),
         ("`min_token` above the server's time", span(limits::MIN_TOKEN_AHEAD_MAX)),
         ("memory of ended requests", span(limits::ENDED_MEMORY)),
         ("queue position of a dropped call", span(limits::DROP_GRACE)),

@@ -202,6 +202,7 @@ impl Store {
                     caused.ended.push((number(lease.request.0), at));
                 }
                 Effect::Detached { .. } => unreachable!("the model has no attachments"),
+                Effect::Converted(_) => unreachable!("the model converts no lease"),
             }
         }
         caused

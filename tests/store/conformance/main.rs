@@ -13,6 +13,7 @@ mod notices;
 mod queue;
 mod quorum_store;
 mod read;
+mod semaphore;
 mod shared;
 
 #[path = "../../support/redis.rs"]
@@ -91,6 +92,17 @@ macro_rules! every_store {
                 a_reader_never_overtakes_a_writer_that_waits,
                 each_reader_has_a_lease_of_its_own,
                 a_writer_learns_how_the_writer_before_ended_though_readers_came_between,
+            }
+            semaphore {
+                permits_are_granted_up_to_the_limit,
+                a_request_for_all_permits_is_not_overtaken,
+                the_lowest_free_slot_is_given_and_a_repeat_tells_it,
+                a_raised_limit_serves_those_that_wait,
+                a_lowered_limit_ends_no_lease_and_refuses_what_exceeds_it,
+                programs_that_disagree_on_the_limit_are_told,
+                an_expired_lease_gives_its_permits_back,
+                an_exclusive_request_waits_for_all_permits,
+                a_lock_is_shared_or_a_semaphore,
             }
             read {
                 a_view_shows_the_holder_and_the_last_end,

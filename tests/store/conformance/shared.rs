@@ -3,7 +3,8 @@
 use crate::bench::{Bench, Harness, TTL, acquire, granted, try_acquire};
 use fencepost::testing::domain::{
     command::{Acquire, Command},
-    lease::{LeaseEnd, Mode, Terms},
+    lease::{LeaseEnd, Terms},
+    mode::Mode,
     name::Reason,
     outcome::{
         AcquireOutcome, Fate, Gone, Grant, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, SharedView,

@@ -2,20 +2,28 @@
 //! of the version before, which `make two-versions` runs.
 
 use crate::crowd::*;
-use fencepost::testing::domain::lease::{Delays, MaxHold, Mode, Terms};
+use fencepost::testing::domain::lease::{Delays, MaxHold, Terms};
+use fencepost::testing::domain::mode::{Mode, PermitLimit, Permits};
 
 /// Longer than anything here takes.
 const MAX_HOLD: Duration = Duration::from_secs(3_600);
 
 /// Of all that a server of the version before does not know.
-fn terms_to_refuse() -> [(&'static str, Terms); 3] {
+fn terms_to_refuse() -> [(&'static str, Terms); 4] {
     let plain = || acquire(new_request(), TTL, false).terms;
     let delays = Delays::new(MAX_HOLD, Duration::ZERO);
     [
         ("max_hold", Terms { max_hold: MaxHold::new(MAX_HOLD), ..plain() }),
         ("min_hold or lock_delay", Terms { delays, ..plain() }),
         ("mode SHARED", Terms { mode: Mode::Shared, ..plain() }),
+        ("mode SEMAPHORE", Terms { mode: semaphore(), ..plain() }),
     ]
+}
+
+/// A permit of two.
+fn semaphore() -> Mode {
+    let limit = PermitLimit { permits: 2, version: 0 };
+    Mode::Semaphore(Box::new(Permits::new(1, limit).unwrap()))
 }
 
 fn bounded(wait: bool) -> Acquire {
@@ -119,16 +127,25 @@ async fn a_partition_with_a_delay_goes_to_no_server_that_cannot_read_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_partition_with_a_shared_lease_goes_to_no_server_that_cannot_read_it() {
+    a_partition_with_leases_goes_to_no_server_that_cannot_read_it(&Mode::Shared).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_with_a_semaphore_goes_to_no_server_that_cannot_read_it() {
+    a_partition_with_leases_goes_to_no_server_that_cannot_read_it(&semaphore()).await;
+}
+
+async fn a_partition_with_leases_goes_to_no_server_that_cannot_read_it(mode: &Mode) {
     let (ways, mark, mut servers) = cluster(1).await;
     let mut held = Vec::new();
     for name in (0..LOCKS).map(lock) {
         let mut shared = acquire(new_request(), TTL, false);
-        shared.terms.mode = Mode::Shared;
+        shared.terms.mode = mode.clone();
         held.push((name.clone(), granted(servers[0].store.acquire(&name, shared).await.unwrap())));
     }
     servers.push(start_old(&ways, &mark));
     sleep(PATIENCE).await;
-    assert_eq!(servers[1].store.leads(), 0, "each partition has a shared lease");
+    assert_eq!(servers[1].store.leads(), 0, "each partition has a lease of this mode");
     for held in &held {
         release(&servers[0], held).await;
     }

@@ -24,6 +24,7 @@ impl Oracle {
             Step::Acquire { request, attempt, copy, wait, lease } => {
                 self.acquire((request, attempt, copy), wait, lease, actual, effects)
             }
+            Step::Keep { request, attempt } => self.keep(request, attempt, actual, effects),
             Step::Claim { request, attempt, copy, lease } => {
                 self.claim((request, attempt, copy), lease, actual, effects)
             }
@@ -76,10 +77,11 @@ impl Oracle {
             );
             it.state = State::Live;
             self.offer_to_next(now, effects);
-            effects.retain(|it| *it != OracleEffect::LookAgain(request, attempt));
             if self.is_offered(request) {
+                effects.retain(|it| *it != OracleEffect::LookAgain(request, attempt));
                 return self.grant_offer(request, lease, actual, effects);
             }
+            // If it asks for too much by now, it is told to claim.
             if wait {
                 return AcquireOutcome::Queued;
             }
@@ -88,20 +90,47 @@ impl Oracle {
             }
             return self.time_out(request, now, effects);
         }
+        if let Err(refusal) = self.agree(request, now, effects) {
+            self.remember_refused(request, attempt, now);
+            return refusal;
+        }
         // Nobody passes a waiter that can be served, or will be: not even a reader that would fit beside the holders.
         if self.fits(request) && self.queue.iter().all(|it| it.state != State::Live || self.is_offered(it.request)) {
             return self.grant(request, attempt, vec![copy], lease, actual, effects);
         }
         if !wait {
-            if attempt > 1 {
-                self.past.push(Past { request, how: How::Refused(attempt), at: now });
-            }
+            self.remember_refused(request, attempt, now);
             return AcquireOutcome::Contended(self.contention(now));
         }
         if self.queue.len() >= actual.waiters_max {
             return AcquireOutcome::QueueFull;
         }
         self.queue.push(Waiting { request, attempt, calls: vec![copy], state: State::Live });
+        AcquireOutcome::Queued
+    }
+
+    /// Keeps the queue position of a dropped call, unless anything is known of its request.
+    fn keep(
+        &mut self,
+        request: u8,
+        attempt: u32,
+        actual: &Actual<'_>,
+        effects: &mut Vec<OracleEffect>,
+    ) -> AcquireOutcome {
+        let now = actual.now;
+        let is_late = self.has_tombstone(request, attempt, 0) || self.is_older_than_refused(request, attempt);
+        if is_late || self.knows(request, now) {
+            return AcquireOutcome::Overtaken;
+        }
+        // The call was dropped, so no older one is on its way: a refusal is not remembered.
+        if let Err(refusal) = self.agree(request, now, effects) {
+            return refusal;
+        }
+        if self.queue.len() >= actual.waiters_max {
+            return AcquireOutcome::QueueFull;
+        }
+        let state = State::Gone(now.after(GRACE));
+        self.queue.push(Waiting { request, attempt, calls: Vec::new(), state });
         AcquireOutcome::Queued
     }
 
@@ -135,6 +164,9 @@ impl Oracle {
         }
         if let Some(outcome) = self.outcome_of_call(request, attempt, actual.now) {
             return outcome;
+        }
+        if self.asks_too_much(request) {
+            return self.refuse_claim(request, attempt, actual.now, effects);
         }
         let it = self.waiting(request);
         if it.state == State::Missed {
@@ -248,6 +280,7 @@ impl Oracle {
         };
         let mut held = Holding::granted(request, attempt, calls, lease, real.token, actual.now);
         held.before = self.last.map(|last| last.handed_on);
+        held.permits = self.permits_now(request);
         let grant = held.grant(actual.now);
         self.held.push(held);
         effects.push(OracleEffect::Granted(real.token));
@@ -277,6 +310,7 @@ impl Holding {
             token: self.token,
             left: self.end.since(now),
             previous_end: self.before,
+            slot: self.permits.and_then(|permits| permits.slot),
         }
     }
 }

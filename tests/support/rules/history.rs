@@ -1,6 +1,6 @@
 //! Guarantees that can be checked on the answers alone, without a model of the lock.
 
-use super::{Step, delays, is_shared, lease_number, oracle::Actual, request_number};
+use super::{Kind, Step, delays, kind, lease_number, oracle::Actual, request_number};
 use fencepost::testing::domain::{
     command::{Effect, Outcome},
     lease::LeaseEnd,
@@ -92,7 +92,7 @@ impl History {
                     self.delay = delayed;
                 }
             }
-            Outcome::Renew(_) | Outcome::View(_) | Outcome::Done => {}
+            Outcome::Renew(_) | Outcome::View(_) | Outcome::Convert(_) | Outcome::Done => {}
         }
         let granted: Vec<_> = granted(actual).collect();
         let answered = match actual.answer {
@@ -133,6 +133,7 @@ impl History {
             let (request, grant) = self.held.remove(index.expect("only granted leases end"));
             assert_eq!((grant.lease_id, grant.grant_id), (lease.lease_id, lease.grant_id));
             assert_eq!(request, request_number(lease.request));
+            assert_eq!(lease.terms.mode.permits().and_then(|permits| permits.slot), grant.slot);
             assert!(!self.ended.contains(&lease_number(lease.lease_id)), "a lease ends once");
             self.ended.push(lease_number(lease.lease_id));
             let at = if *end == LeaseEnd::Expired { lease.expires_at } else { actual.now };
@@ -153,6 +154,7 @@ impl History {
         let (request, attempt) = match step {
             Step::Acquire { request, attempt, .. }
             | Step::AcquireOther { request, attempt }
+            | Step::Keep { request, attempt }
             | Step::Claim { request, attempt, .. }
             | Step::GiveUp { request, attempt, .. } => (request, attempt),
             _ => unreachable!(),
@@ -172,8 +174,15 @@ impl History {
         }
         match outcome {
             AcquireOutcome::Granted(grant) if fresh => {
-                let is_beside = |(other, _): &(u8, Grant)| is_shared(request) && is_shared(*other);
-                assert!(self.held.iter().all(is_beside), "an exclusive lease is alone");
+                let is_beside = |(other, _): &(u8, Grant)| match (kind(request), kind(*other)) {
+                    (Kind::Semaphore(..), Kind::Semaphore(..)) => true,
+                    (one, other) => one == Kind::Shared && other == Kind::Shared,
+                };
+                assert!(self.held.iter().all(is_beside), "leases of other modes are not beside each other");
+                let is_of_one = kind(request).permits() == Some(1);
+                assert_eq!(grant.slot.is_some(), is_of_one, "a lease of one permit has a slot");
+                let has_slot = |(_, other): &(u8, Grant)| grant.slot.is_some() && other.slot == grant.slot;
+                assert!(!self.held.iter().any(has_slot), "a slot is of one lease");
                 assert!(!self.ended.contains(&lease_number(grant.lease_id)), "no lease is granted again");
                 assert!(grant.token.get() > self.highest_token, "tokens rise");
                 self.highest_token = grant.token.get();
@@ -183,7 +192,7 @@ impl History {
             AcquireOutcome::Granted(grant) => {
                 let held = self.held.iter().find(|(holder, _)| *holder == request);
                 let (_, held) = held.expect("a reported grant is current");
-                let same = |it: &Grant| (it.lease_id, it.grant_id, it.token, it.previous_end);
+                let same = |it: &Grant| (it.lease_id, it.grant_id, it.token, it.previous_end, it.slot);
                 assert_eq!(same(held), same(grant), "a repeat gets the same lease");
             }
             AcquireOutcome::TimedOut(_)

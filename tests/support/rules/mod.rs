@@ -3,11 +3,15 @@
 //! A [`World`] runs each command through the rules and the [`Oracle`], and compares answers, effects and views. A
 //! [`History`] of the answers checks guarantees that need no oracle.
 
+mod beside;
 mod calls;
+pub(crate) mod explore;
 mod history;
 mod oracle;
+mod permits;
 mod search;
 mod state;
+mod terms;
 mod turn;
 mod views;
 
@@ -23,6 +27,7 @@ use fencepost::testing::domain::{
 use history::History;
 use oracle::{Actual, Oracle};
 use std::time::Duration;
+pub(crate) use terms::{Kind, delays, is_shared, kind, max_hold, semaphore, ttl};
 use uuid::Uuid;
 
 pub(crate) const SECOND: u64 = 1_000_000;
@@ -55,6 +60,11 @@ pub(crate) enum Step {
         request: u8,
         attempt: u32,
         copy: u8,
+    },
+    /// A server that took over keeps the queue position of a dropped call.
+    Keep {
+        request: u8,
+        attempt: u32,
     },
     /// The call is dropped. Its command may still arrive.
     Drop {
@@ -109,32 +119,6 @@ impl Step {
         use Step::{Back, BeforeEdge, Pass, ToEdge};
         !matches!(self, Pass(_) | Back(_) | ToEdge | BeforeEdge)
     }
-}
-
-/// The TTL of a request: longer or shorter than the 3 s for which the lease of a dropped call is kept.
-pub(crate) fn ttl(request: u8) -> Duration {
-    Duration::from_secs([5, 2, 12][usize::from(request) % 3])
-}
-
-/// The bound on all the time that a request may hold the lock: none, longer than its TTL, or equal to it.
-pub(crate) fn max_hold(request: u8) -> Option<Duration> {
-    [None, None, None, Some(7), None, Some(12)][usize::from(request) % 6].map(Duration::from_secs)
-}
-
-/// How long the lock stays unavailable after a request's grant, and after its lease if the holder does not release it.
-pub(crate) fn delays(request: u8) -> (Duration, Duration) {
-    let (min_hold, lock_delay) = match request % 12 {
-        6 => (7, 0),
-        7 => (0, 4),
-        8 => (14, 5),
-        _ => (0, 0),
-    };
-    (Duration::from_secs(min_hold), Duration::from_secs(lock_delay))
-}
-
-/// Whether a request asks for a shared lease. None of these has delays; 5 and 9 have a bound on the time of theirs.
-pub(crate) fn is_shared(request: u8) -> bool {
-    matches!(request % 12, 2 | 4 | 5 | 9 | 10)
 }
 
 /// An id with the number in its first digits, which `Debug` prints.
@@ -210,6 +194,7 @@ impl World {
         self.check_changed_shares(&shared_before);
         if step.acts() {
             self.check_leases(&effects);
+            self.check_beside(&effects);
         }
         self.check_views();
         if step == Step::ApplyTime {
@@ -259,6 +244,8 @@ impl World {
         let tokens = || self.oracle.tokens();
         assert!(self.lock.leases().map(|lease| lease.token).eq(tokens()), "the leases, by token");
         assert!(tokens().all(|token| self.lock.lease_of(token).is_some_and(|lease| lease.token == token)));
+        assert!(self.lock.leases().map(|lease| lease.terms.mode.clone()).eq(self.oracle.modes()), "their permits");
+        assert_eq!(self.lock.permit_limit(), self.oracle.limit, "the limit in force");
         let exclusive = self.oracle.exclusive().map(|held| held.token);
         assert_eq!(self.lock.lease().map(|lease| lease.token), exclusive);
         let shared = self.lock.shared().map(|lease| lease.token);

@@ -2,7 +2,7 @@
 //! request the lock, `views` what others see of it.
 
 use super::{
-    Step, delays, holder, is_shared,
+    Kind, Step, delays, holder, is_shared, kind,
     state::{
         CLAIM, GRACE, Holding, How, Last, MEMORY, OracleEffect, Past, Pause, State, WINDOW, Waiting, end_number, worse,
     },
@@ -10,6 +10,7 @@ use super::{
 use fencepost::testing::domain::{
     command::{Effects, Outcome},
     lease::LeaseEnd,
+    mode::PermitLimit,
     outcome::{Fate, Gone, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
     time::StoreTime,
     token::FencingToken,
@@ -29,8 +30,10 @@ pub(crate) struct Actual<'a> {
 pub(super) struct Oracle {
     pub(super) queue: Vec<Waiting>,
     pub(super) offers: Vec<(u8, StoreTime)>,
-    /// One exclusive lease, or any number of shared ones, in the order of their grants.
+    /// One exclusive lease, or any number of shared ones or with permits, in the order of their grants.
     pub(super) held: Vec<Holding>,
+    /// The limit in force, for as long as anybody has permits or waits for any.
+    pub(super) limit: Option<PermitLimit>,
     pub(super) past: Vec<Past>,
     pub(super) last: Option<Last>,
     pub(super) tombstones: Vec<(u8, u32, u8, StoreTime)>,
@@ -42,6 +45,7 @@ impl Oracle {
     pub(super) fn follow(&mut self, step: Step, actual: &Actual<'_>) {
         let mut effects = Vec::new();
         let expected = self.expect(step, actual, &mut effects);
+        self.forget_limit();
         assert_eq!(*actual.answer, expected, "{step:?}");
         let mut real: Vec<_> = actual.effects.iter().map(OracleEffect::of).collect();
         // The call may get a redundant wake, because its answer follows anyway.
@@ -100,8 +104,8 @@ impl Oracle {
         }
     }
 
-    /// The token that an operator names who names the right one: of the exclusive lease, of the newest shared one, or
-    /// of the lease before a pause.
+    /// The token that an operator names who names the right one: of the newest lease, or of the lease before a
+    /// pause.
     pub(super) fn token_to_revoke(&self) -> Option<FencingToken> {
         self.held.last().map(|held| held.token).or(self.pause.as_ref().map(|pause| pause.token))
     }
@@ -211,9 +215,17 @@ impl Oracle {
 
     /// Offers the lock to the waiters that are not skipped, one after the other, up to the first one that does not fit.
     pub(super) fn offer_to_next(&mut self, now: StoreTime, effects: &mut Vec<OracleEffect>) {
+        self.forget_limit();
         for index in 0..self.queue.len() {
             let Waiting { request, attempt, state, .. } = self.queue[index];
             if state != State::Live || self.is_offered(request) {
+                continue;
+            }
+            if self.is_held_or_offered_alone() {
+                return;
+            }
+            if self.asks_too_much(request) {
+                self.skip(index, effects);
                 continue;
             }
             if !self.fits(request) {
@@ -224,10 +236,10 @@ impl Oracle {
         }
     }
 
-    /// Whether this request can have the lock beside those that hold it or are offered it.
-    pub(super) fn fits(&self, request: u8) -> bool {
-        let mut others = self.held.iter().map(|held| held.request).chain(self.offers.iter().map(|(it, _)| *it));
-        self.pause.is_none() && others.all(|other| is_shared(request) && is_shared(other))
+    /// Whether one exclusive request has the lock, or is offered it. Nobody else is told anything until that ends.
+    fn is_held_or_offered_alone(&self) -> bool {
+        let mut involved = self.held.iter().map(|held| held.request).chain(self.offers.iter().map(|(it, _)| *it));
+        involved.any(|request| kind(request) == Kind::Exclusive)
     }
 
     pub(super) fn is_offered(&self, request: u8) -> bool {
@@ -286,7 +298,7 @@ impl Oracle {
         });
         let paused = self.pause.as_ref().filter(|pause| pause.lease == lease).map(|pause| pause.how);
         let remembered = remembered.or(paused);
-        // A reader takes nobody's place.
+        // A reader or a holder of permits takes nobody's place.
         let unknown = if self.exclusive().is_some() { Fate::Superseded } else { Fate::Unknown };
         let successor = self.held.last().map(|held| held.token);
         Gone { fate: remembered.map_or(unknown, Fate::Ended), successor }
@@ -300,7 +312,7 @@ impl Oracle {
     }
 
     pub(super) fn exclusive(&self) -> Option<&Holding> {
-        self.held.iter().find(|held| !is_shared(held.request))
+        self.held.iter().find(|held| kind(held.request) == Kind::Exclusive)
     }
 
     pub(super) fn is_idle(&self) -> bool {

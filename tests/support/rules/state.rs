@@ -1,6 +1,6 @@
 //! The state of the oracle.
 
-use super::{attachment_number, grant_id, holder, lease_number, max_hold, request_number, ttl};
+use super::{attachment_number, grant_id, holder, lease_number, max_hold, permits::Granted, request_number, ttl};
 use fencepost::testing::domain::{
     command::Effect, lease::LeaseEnd, outcome::HolderView, time::StoreTime, token::FencingToken,
 };
@@ -46,6 +46,7 @@ pub(super) struct Holding {
     pub(super) end: StoreTime,
     pub(super) ttl: Duration,
     pub(super) before: Option<LeaseEnd>,
+    pub(super) permits: Option<Granted>,
     pub(super) cut: bool,
     pub(super) learned: bool,
     pub(super) attachment: Option<u32>,
@@ -127,6 +128,7 @@ impl Holding {
             ttl: self.ttl,
             left: self.end.since(now),
             held: now.since(self.since),
+            permits: self.permits.map(Granted::view),
         }
     }
 
@@ -148,6 +150,7 @@ impl Holding {
             end: now.after(ttl(request)),
             ttl: ttl(request),
             before: None,
+            permits: None,
             cut: false,
             learned: false,
             attachment: None,
@@ -161,6 +164,7 @@ impl OracleEffect {
         match effect {
             Effect::LookAgain { request, attempt, .. } => Self::LookAgain(request_number(*request), *attempt),
             Effect::Granted(token) => Self::Granted(*token),
+            Effect::Converted(_) => unreachable!("the searches convert no lease"),
             Effect::Ended { lease, end } => Self::Ended(lease_number(lease.lease_id), end_number(*end)),
             Effect::Detached { lease_id, attachment, .. } => {
                 Self::Detached(lease_number(*lease_id), attachment_number(*attachment))

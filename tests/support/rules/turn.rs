@@ -1,11 +1,13 @@
 //! Runs the command of a step through the rules.
 
-use super::{Step, World, delays, grant_id, holder, id, is_shared, lease_id, max_hold, request_number, ttl};
+use super::{
+    Step, World, grant_id, id, lease_id,
+    terms::{call, terms_of},
+};
 use fencepost::testing::domain::{
     command::{Acquire, Candidate, Command, Effects, Outcome},
-    ids::{AttachmentId, Call, CallId, ReplicaId, RequestId},
-    lease::{Delays, MaxHold, Mode, Terms},
-    name::{Metadata, Reason},
+    ids::{AttachmentId, Call, ReplicaId},
+    name::Reason,
     replicas::Replicas,
     rules::Turn,
     token::FencingToken,
@@ -27,6 +29,9 @@ impl World {
             waiters_max: self.waiters_max,
         };
         match command {
+            Some(Command::Acquire(acquire)) if matches!(step, Step::Keep { .. }) => {
+                turn.keep_queue_position(acquire).into()
+            }
             Some(command) => turn.run(command),
             None if step == Step::ApplyTime => {
                 turn.apply_time();
@@ -46,6 +51,9 @@ impl World {
                 let mut other = acquire_command(call(request, attempt, 0), true, candidate(0));
                 other.terms.fingerprint += 1_000;
                 Command::Acquire(other)
+            }
+            Step::Keep { request, attempt } => {
+                Command::Acquire(acquire_command(call(request, attempt, 0), true, candidate(0)))
             }
             Step::Claim { request, attempt, copy, lease } => {
                 Command::Claim(call(request, attempt, copy), candidate(lease))
@@ -74,22 +82,6 @@ impl World {
     }
 }
 
-fn call(request: u8, attempt: u32, copy: u8) -> Call {
-    Call { request: RequestId(id(request.into())), attempt, id: CallId(1 + u64::from(copy)) }
-}
-
 fn acquire_command(call: Call, wait: bool, candidate: Candidate) -> Acquire {
-    let request = request_number(call.request);
-    let (min_hold, lock_delay) = delays(request);
-    let terms = Terms {
-        fingerprint: request.into(),
-        ttl: ttl(request),
-        holder: holder(request),
-        metadata: Metadata::default(),
-        min_token: 0,
-        max_hold: max_hold(request).and_then(MaxHold::new),
-        delays: Delays::new(min_hold, lock_delay),
-        mode: if is_shared(request) { Mode::Shared } else { Mode::Exclusive },
-    };
-    Acquire { call, terms, wait, candidate }
+    Acquire { call, terms: terms_of(call), wait, candidate }
 }

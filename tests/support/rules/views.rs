@@ -1,12 +1,12 @@
 //! The part of the oracle for what others see of the lock, and for when that changes.
 
 use super::{
-    holder,
+    holder, kind,
     oracle::Oracle,
     state::{MEMORY, Pause, State},
 };
 use fencepost::testing::domain::{
-    outcome::{Contention, DelayView, LockView, SharedView, TokenStatus},
+    outcome::{Contention, DelayView, LockView, SemaphoreView, SharedView, TokenStatus},
     time::StoreTime,
     token::FencingToken,
 };
@@ -40,7 +40,14 @@ impl Oracle {
             holders: self.held.iter().take(SHOWN).map(|held| held.view(now)).collect(),
             count: self.held.len(),
             has_token: token.is_some_and(|token| self.is_live(token)),
+            semaphore: self.semaphore(),
         }))
+    }
+
+    /// What the leases use of the semaphore, if the lock is held as one.
+    fn semaphore(&self) -> Option<SemaphoreView> {
+        let used: Option<u32> = self.held.iter().map(|held| kind(held.request).permits()).sum();
+        Some(SemaphoreView { used: used?.into(), limit: self.limit? })
     }
 
     /// The state as it would be after a command at `now`.

@@ -47,9 +47,28 @@
 //                                           upgrade them, or leave it out.
 //   FAILED_PRECONDITION  BESIDE_CLASSIC     Nothing was done: clients that use Redis directly share the lock (a server
 //                                           with --classic-prefix), and see neither min_hold and lock_delay nor SHARED
-//                                           holders. Leave them out.
+//                                           or SEMAPHORE holders. Leave them out.
+//   ABORTED              TOKEN_OUTDATED     Nothing was done: the lease was converted since, and has another token.
+//   FAILED_PRECONDITION  NOT_CONVERTIBLE    Nothing was done: a lease of a semaphore cannot be converted, and one with
+//                                           min_hold or lock_delay cannot be shared. Release it, and acquire the lock
+//                                           again.
+//   FAILED_PRECONDITION  MODE_MISMATCH      The request is neither granted nor queued: it is SHARED, and the lock is in
+//                                           use as a SEMAPHORE, or the reverse. Use another name for one of the two.
+//   FAILED_PRECONDITION  PERMIT_LIMIT_MISMATCH  The request is neither granted nor queued: the limit in force has its
+//                                           permit_limit_version and another permit_limit, or fewer permits than it
+//                                           asks for. The metadata has it as permit_limit and permit_limit_version.
+//                                           Give a changed limit a higher version.
 //   FAILED_PRECONDITION  TOKENS_EXHAUSTED   No token is left for the lock: a clock or a min_token was centuries ahead.
 //                                           Tell an operator.
+//   UNAUTHENTICATED      CREDENTIALS_MISSING  Nothing was done: the server asks for credentials. Send a bearer token in
+//                                           the metadata `authorization`, or show a client certificate.
+//   UNAUTHENTICATED      CREDENTIALS_INVALID  Nothing was done: the credentials are not valid on this server. Of a
+//                                           stream: it ends, and leases last until their TTLs are over.
+//   UNAUTHENTICATED      CREDENTIALS_EXPIRED  Nothing was done: the credentials have expired. Get new ones, and repeat.
+//                                           Of a stream: it ends; open another one, and attach the leases there.
+//   PERMISSION_DENIED    NOT_PERMITTED      Nothing was done: no rule permits the caller to do this. The metadata of
+//                                           ErrorInfo has identity, verb, and lock_name or prefix. Leases that a caller
+//                                           may not keep are AT_RISK on its streams.
 //   DATA_LOSS            STORE_CORRUPT      Redis contains data that this server did not write, or that another version
 //                                           wrote. Tell an operator.
 // - A duration of validity counts from the moment that its comment names, on the receiver's monotonic clock (one that
@@ -131,7 +150,10 @@ const (
 	// get the lock together. So a holder that asks for the same lock once more while a writer waits, waits for itself,
 	// until its wait_timeout. At most 10,000 holders; the next one waits, or is CONTENDED.
 	LockMode_LOCK_MODE_SHARED LockMode = 2
-	// A number of permits. Not supported yet: INVALID_ARGUMENT.
+	// Holders that together use at most permit_limit permits; nobody else beside them, so an EXCLUSIVE request waits for
+	// all permits. Requests are served in the order in which they came: those behind a request for many permits do not
+	// overtake it, and permits stay unused until there are enough for it. At most 10,000 holders, as with SHARED. A lock
+	// that is held or waited for as SHARED is no semaphore, and the reverse: MODE_MISMATCH.
 	LockMode_LOCK_MODE_SEMAPHORE LockMode = 3
 )
 
@@ -347,7 +369,62 @@ func (x RenewResponse_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RenewResponse_Outcome.Descriptor instead.
 func (RenewResponse_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{8, 0}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{9, 0}
+}
+
+type ConvertResponse_Outcome int32
+
+const (
+	ConvertResponse_OUTCOME_UNSPECIFIED ConvertResponse_Outcome = 0
+	// The lease has the mode that was asked for: fencing_token, ttl and held_for are set.
+	ConvertResponse_OUTCOME_CONVERTED ConvertResponse_Outcome = 1
+	// To EXCLUSIVE: others hold the lock too, or are offered it. Nothing was changed.
+	ConvertResponse_OUTCOME_CONTENDED ConvertResponse_Outcome = 2
+	// The lease has ended: end says how. Stop the work.
+	ConvertResponse_OUTCOME_LOST ConvertResponse_Outcome = 3
+)
+
+// Enum value maps for ConvertResponse_Outcome.
+var (
+	ConvertResponse_Outcome_name = map[int32]string{
+		0: "OUTCOME_UNSPECIFIED",
+		1: "OUTCOME_CONVERTED",
+		2: "OUTCOME_CONTENDED",
+		3: "OUTCOME_LOST",
+	}
+	ConvertResponse_Outcome_value = map[string]int32{
+		"OUTCOME_UNSPECIFIED": 0,
+		"OUTCOME_CONVERTED":   1,
+		"OUTCOME_CONTENDED":   2,
+		"OUTCOME_LOST":        3,
+	}
+)
+
+func (x ConvertResponse_Outcome) Enum() *ConvertResponse_Outcome {
+	p := new(ConvertResponse_Outcome)
+	*p = x
+	return p
+}
+
+func (x ConvertResponse_Outcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ConvertResponse_Outcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_fencepost_v1_lock_proto_enumTypes[4].Descriptor()
+}
+
+func (ConvertResponse_Outcome) Type() protoreflect.EnumType {
+	return &file_fencepost_v1_lock_proto_enumTypes[4]
+}
+
+func (x ConvertResponse_Outcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ConvertResponse_Outcome.Descriptor instead.
+func (ConvertResponse_Outcome) EnumDescriptor() ([]byte, []int) {
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{11, 0}
 }
 
 type Detached_Reason int32
@@ -389,11 +466,11 @@ func (x Detached_Reason) String() string {
 }
 
 func (Detached_Reason) Descriptor() protoreflect.EnumDescriptor {
-	return file_fencepost_v1_lock_proto_enumTypes[4].Descriptor()
+	return file_fencepost_v1_lock_proto_enumTypes[5].Descriptor()
 }
 
 func (Detached_Reason) Type() protoreflect.EnumType {
-	return &file_fencepost_v1_lock_proto_enumTypes[4]
+	return &file_fencepost_v1_lock_proto_enumTypes[5]
 }
 
 func (x Detached_Reason) Number() protoreflect.EnumNumber {
@@ -402,7 +479,7 @@ func (x Detached_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Detached_Reason.Descriptor instead.
 func (Detached_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{21, 0}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{24, 0}
 }
 
 type WatchResponse_Kind int32
@@ -422,6 +499,8 @@ const (
 	// Events may have been lost, because the client read too slowly, the server's connection to Redis was interrupted,
 	// Redis lost data, or locks moved to another server. List again to get the current state.
 	WatchResponse_KIND_MISSED WatchResponse_Kind = 6
+	// Its holder converted it: mode and fencing_token are those that it has now.
+	WatchResponse_KIND_CHANGED WatchResponse_Kind = 7
 )
 
 // Enum value maps for WatchResponse_Kind.
@@ -434,6 +513,7 @@ var (
 		4: "KIND_EXPIRED",
 		5: "KIND_REVOKED",
 		6: "KIND_MISSED",
+		7: "KIND_CHANGED",
 	}
 	WatchResponse_Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED": 0,
@@ -443,6 +523,7 @@ var (
 		"KIND_EXPIRED":     4,
 		"KIND_REVOKED":     5,
 		"KIND_MISSED":      6,
+		"KIND_CHANGED":     7,
 	}
 )
 
@@ -457,11 +538,11 @@ func (x WatchResponse_Kind) String() string {
 }
 
 func (WatchResponse_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_fencepost_v1_lock_proto_enumTypes[5].Descriptor()
+	return file_fencepost_v1_lock_proto_enumTypes[6].Descriptor()
 }
 
 func (WatchResponse_Kind) Type() protoreflect.EnumType {
-	return &file_fencepost_v1_lock_proto_enumTypes[5]
+	return &file_fencepost_v1_lock_proto_enumTypes[6]
 }
 
 func (x WatchResponse_Kind) Number() protoreflect.EnumNumber {
@@ -470,7 +551,7 @@ func (x WatchResponse_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WatchResponse_Kind.Descriptor instead.
 func (WatchResponse_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{35, 0}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{38, 0}
 }
 
 type CheckTokenResponse_Status int32
@@ -516,11 +597,11 @@ func (x CheckTokenResponse_Status) String() string {
 }
 
 func (CheckTokenResponse_Status) Descriptor() protoreflect.EnumDescriptor {
-	return file_fencepost_v1_lock_proto_enumTypes[6].Descriptor()
+	return file_fencepost_v1_lock_proto_enumTypes[7].Descriptor()
 }
 
 func (CheckTokenResponse_Status) Type() protoreflect.EnumType {
-	return &file_fencepost_v1_lock_proto_enumTypes[6]
+	return &file_fencepost_v1_lock_proto_enumTypes[7]
 }
 
 func (x CheckTokenResponse_Status) Number() protoreflect.EnumNumber {
@@ -529,7 +610,7 @@ func (x CheckTokenResponse_Status) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CheckTokenResponse_Status.Descriptor instead.
 func (CheckTokenResponse_Status) EnumDescriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{37, 0}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{40, 0}
 }
 
 type AcquireRequest struct {
@@ -566,16 +647,17 @@ type AcquireRequest struct {
 	// no more than you need, and after a loss of data pass min_token for each lock whose store refuses the token of a new
 	// holder as stale.
 	MinToken uint64 `protobuf:"varint,8,opt,name=min_token,json=minToken,proto3" json:"min_token,omitempty"`
-	// Which holders the lease excludes: EXCLUSIVE (the default) or SHARED. All servers of the store have to know SHARED,
-	// as with max_hold.
+	// Which holders the lease excludes: EXCLUSIVE (the default), SHARED or SEMAPHORE. All servers of the store have to
+	// know SHARED and SEMAPHORE, as with max_hold.
 	Mode LockMode `protobuf:"varint,9,opt,name=mode,proto3,enum=fencepost.v1.LockMode" json:"mode,omitempty"`
-	// For LOCK_MODE_SEMAPHORE. Not supported yet: must be 0.
+	// With SEMAPHORE: how many permits the lease takes, 1 to permit_limit; 0 counts as 1. They are given back together.
+	// With other modes: 0.
 	Permits uint32 `protobuf:"varint,10,opt,name=permits,proto3" json:"permits,omitempty"`
 	// How long the lock stays unavailable after this lease if its holder does not release it: if it expires, or is
 	// revoked because its stream ended. For a store that cannot compare tokens, in which a holder that has lost its lease
 	// may still be writing; where tokens are compared, it adds nothing. 0 (the default) to 60 s. A Release with the
 	// lease_id, however late, ends it: the old holder has stopped. So does ForceRelease, with the token of the lease.
-	// Not with SHARED. All servers of the store have to know it, as with max_hold.
+	// Only with EXCLUSIVE. All servers of the store have to know it, as with max_hold.
 	LockDelay *durationpb.Duration `protobuf:"bytes,11,opt,name=lock_delay,json=lockDelay,proto3" json:"lock_delay,omitempty"`
 	// The longest time to hold the lock, with all renewals: a bound on holders that are stuck and whose clients go on
 	// renewing. At least the TTL, at most 7 days; absent or 0: no bound. No renewal extends the lease beyond it. Near it,
@@ -583,11 +665,21 @@ type AcquireRequest struct {
 	// no server leads the lock does not count, as for a TTL. All servers of the store have to know it, else the request
 	// fails with FAILED_PRECONDITION (NOT_ALL_SERVERS).
 	MaxHold *durationpb.Duration `protobuf:"bytes,12,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"`
+	// With SEMAPHORE, and required there: how many permits all holders may use together, 1 to 1,000,000. With other
+	// modes: 0. Each request names it. As long as the semaphore is held or waited for, the limit with the highest
+	// permit_limit_version that was named is in force. A request with that version and another limit fails with
+	// FAILED_PRECONDITION (PERMIT_LIMIT_MISMATCH), and so does one that asks for more permits than are in force. A lower
+	// version is served under the limit in force. A higher one replaces it: if there are more permits now, waiters get
+	// them at once; if there are fewer, no lease ends, and nothing is granted until there is room.
+	PermitLimit uint32 `protobuf:"varint,13,opt,name=permit_limit,json=permitLimit,proto3" json:"permit_limit,omitempty"`
+	// With SEMAPHORE: the version of permit_limit. Raise it whenever you change the limit, so that old and new instances
+	// of a program agree while it is being replaced. With other modes: 0.
+	PermitLimitVersion uint64 `protobuf:"varint,14,opt,name=permit_limit_version,json=permitLimitVersion,proto3" json:"permit_limit_version,omitempty"`
 	// How long the lock stays unavailable after this grant, however the lease ends. For jobs that many machines start at
 	// one time by clocks that differ: the first one runs it, and the others find the lock unavailable although it took
 	// 10 ms. Choose more than the clocks may differ, and less than the time between two starts. 0 (the default) to 24 h.
-	// Release does not end it; ForceRelease with the token of the lease does. Not with SHARED. All servers of the store
-	// have to know it, as with max_hold.
+	// Release does not end it; ForceRelease with the token of the lease does. Only with EXCLUSIVE. All servers of the
+	// store have to know it, as with max_hold.
 	MinHold       *durationpb.Duration `protobuf:"bytes,15,opt,name=min_hold,json=minHold,proto3" json:"min_hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -707,6 +799,20 @@ func (x *AcquireRequest) GetMaxHold() *durationpb.Duration {
 	return nil
 }
 
+func (x *AcquireRequest) GetPermitLimit() uint32 {
+	if x != nil {
+		return x.PermitLimit
+	}
+	return 0
+}
+
+func (x *AcquireRequest) GetPermitLimitVersion() uint64 {
+	if x != nil {
+		return x.PermitLimitVersion
+	}
+	return 0
+}
+
 func (x *AcquireRequest) GetMinHold() *durationpb.Duration {
 	if x != nil {
 		return x.MinHold
@@ -729,17 +835,20 @@ type AcquireResponse struct {
 	// With ACQUIRED: how the previous lease of the lock ended. For any value but RELEASED, check for unfinished work of
 	// its holder. A SHARED lease hands on the worse of its own end and of what its holder was told here (EXPIRED, then
 	// REVOKED, then RELEASED), so a writer can learn that the writer before it died, though readers came between. Only
-	// the lease that ended last counts: of readers that overlap, the end of one that ended earlier is not told.
+	// the lease that ended last counts: of readers that overlap, the end of one that ended earlier is not told. A
+	// SEMAPHORE lease hands on its own end, to the next lease of any slot.
 	PreviousEnd LeaseEnd `protobuf:"varint,4,opt,name=previous_end,json=previousEnd,proto3,enum=fencepost.v1.LeaseEnd" json:"previous_end,omitempty"`
 	// With CONTENDED and TIMED_OUT: the holders of the lock. Empty while the lock is being offered to the next waiter,
-	// and if delay is set. One EXCLUSIVE holder, or the oldest SHARED ones: at most 8.
+	// and if delay is set. One EXCLUSIVE holder, or the oldest SHARED or SEMAPHORE ones: at most 8.
 	Holders []*LockHolder `protobuf:"bytes,5,rep,name=holders,proto3" json:"holders,omitempty"`
 	// With CONTENDED and TIMED_OUT: the number of waiting requests, without this one.
 	Waiters uint32 `protobuf:"varint,6,opt,name=waiters,proto3" json:"waiters,omitempty"`
 	// With CONTENDED and TIMED_OUT: how many holders the lock has in all.
 	HolderCount uint32 `protobuf:"varint,7,opt,name=holder_count,json=holderCount,proto3" json:"holder_count,omitempty"`
 	// With CONTENDED and TIMED_OUT: why nobody gets the lock, if nobody holds it.
-	Delay         *LockDelay `protobuf:"bytes,8,opt,name=delay,proto3" json:"delay,omitempty"`
+	Delay *LockDelay `protobuf:"bytes,8,opt,name=delay,proto3" json:"delay,omitempty"`
+	// With CONTENDED and TIMED_OUT: the permits, if the lock is held as a semaphore.
+	Semaphore     *Semaphore `protobuf:"bytes,9,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -830,6 +939,77 @@ func (x *AcquireResponse) GetDelay() *LockDelay {
 	return nil
 }
 
+func (x *AcquireResponse) GetSemaphore() *Semaphore {
+	if x != nil {
+		return x.Semaphore
+	}
+	return nil
+}
+
+// A semaphore that is held.
+type Semaphore struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The permits that its holders use. More than the limit only after that was lowered.
+	PermitsUsed uint64 `protobuf:"varint,1,opt,name=permits_used,json=permitsUsed,proto3" json:"permits_used,omitempty"`
+	// The limit in force.
+	PermitLimit uint32 `protobuf:"varint,2,opt,name=permit_limit,json=permitLimit,proto3" json:"permit_limit,omitempty"`
+	// Its version.
+	PermitLimitVersion uint64 `protobuf:"varint,3,opt,name=permit_limit_version,json=permitLimitVersion,proto3" json:"permit_limit_version,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *Semaphore) Reset() {
+	*x = Semaphore{}
+	mi := &file_fencepost_v1_lock_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Semaphore) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Semaphore) ProtoMessage() {}
+
+func (x *Semaphore) ProtoReflect() protoreflect.Message {
+	mi := &file_fencepost_v1_lock_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Semaphore.ProtoReflect.Descriptor instead.
+func (*Semaphore) Descriptor() ([]byte, []int) {
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Semaphore) GetPermitsUsed() uint64 {
+	if x != nil {
+		return x.PermitsUsed
+	}
+	return 0
+}
+
+func (x *Semaphore) GetPermitLimit() uint32 {
+	if x != nil {
+		return x.PermitLimit
+	}
+	return 0
+}
+
+func (x *Semaphore) GetPermitLimitVersion() uint64 {
+	if x != nil {
+		return x.PermitLimitVersion
+	}
+	return 0
+}
+
 // A lock that nobody holds, and that nobody gets yet: the request of its last lease asked for min_hold or lock_delay.
 type LockDelay struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -845,7 +1025,7 @@ type LockDelay struct {
 
 func (x *LockDelay) Reset() {
 	*x = LockDelay{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[2]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -857,7 +1037,7 @@ func (x *LockDelay) String() string {
 func (*LockDelay) ProtoMessage() {}
 
 func (x *LockDelay) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[2]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -870,7 +1050,7 @@ func (x *LockDelay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockDelay.ProtoReflect.Descriptor instead.
 func (*LockDelay) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{2}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *LockDelay) GetRemaining() *durationpb.Duration {
@@ -910,14 +1090,19 @@ type Lease struct {
 	FencingToken uint64 `protobuf:"varint,4,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
 	// The time left, counted from the moment when the server sent its command to the store (AcquireResponse.lease says
 	// how to use it). A repeated request gets less than the TTL that it asked for.
-	Ttl           *durationpb.Duration `protobuf:"bytes,5,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Ttl *durationpb.Duration `protobuf:"bytes,5,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// With SEMAPHORE and one permit: a number that no other holder has, the lowest that was free, at most the limit; else
+	// 0. For what exists so many times: ids of workers, ports, seats of a licence. Holders of a semaphore work side by
+	// side, so a store cannot order them by the tokens of the lock; but the tokens of each slot rise: compare by lock and
+	// slot.
+	Slot          uint32 `protobuf:"varint,7,opt,name=slot,proto3" json:"slot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[3]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -929,7 +1114,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[3]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -942,7 +1127,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{3}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Lease) GetLockName() string {
@@ -980,6 +1165,13 @@ func (x *Lease) GetTtl() *durationpb.Duration {
 	return nil
 }
 
+func (x *Lease) GetSlot() uint32 {
+	if x != nil {
+		return x.Slot
+	}
+	return 0
+}
+
 // One grant of a lock, as others see it.
 type LockHolder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -999,14 +1191,18 @@ type LockHolder struct {
 	// The metadata of the request.
 	Metadata map[string]string `protobuf:"bytes,7,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Which other holders it excludes.
-	Mode          LockMode `protobuf:"varint,8,opt,name=mode,proto3,enum=fencepost.v1.LockMode" json:"mode,omitempty"`
+	Mode LockMode `protobuf:"varint,8,opt,name=mode,proto3,enum=fencepost.v1.LockMode" json:"mode,omitempty"`
+	// With SEMAPHORE: its permits.
+	Permits uint32 `protobuf:"varint,9,opt,name=permits,proto3" json:"permits,omitempty"`
+	// With SEMAPHORE and one permit: its slot.
+	Slot          uint32 `protobuf:"varint,10,opt,name=slot,proto3" json:"slot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LockHolder) Reset() {
 	*x = LockHolder{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[4]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1214,7 @@ func (x *LockHolder) String() string {
 func (*LockHolder) ProtoMessage() {}
 
 func (x *LockHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[4]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1227,7 @@ func (x *LockHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockHolder.ProtoReflect.Descriptor instead.
 func (*LockHolder) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{4}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *LockHolder) GetHolder() string {
@@ -1090,6 +1286,20 @@ func (x *LockHolder) GetMode() LockMode {
 	return LockMode_LOCK_MODE_UNSPECIFIED
 }
 
+func (x *LockHolder) GetPermits() uint32 {
+	if x != nil {
+		return x.Permits
+	}
+	return 0
+}
+
+func (x *LockHolder) GetSlot() uint32 {
+	if x != nil {
+		return x.Slot
+	}
+	return 0
+}
+
 type ReleaseRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The lock's name, as in AcquireRequest.
@@ -1102,7 +1312,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[5]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1324,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[5]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1337,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{5}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ReleaseRequest) GetLockName() string {
@@ -1159,7 +1369,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[6]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1381,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[6]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1394,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{6}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ReleaseResponse) GetEnd() LeaseEnd {
@@ -1216,7 +1426,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[7]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1438,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[7]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1451,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{7}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RenewRequest) GetLockName() string {
@@ -1273,7 +1483,7 @@ type RenewResponse struct {
 	Ttl *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// With RENEWED: how long the server held this request before it sent it to the store.
 	HeldFor *durationpb.Duration `protobuf:"bytes,3,opt,name=held_for,json=heldFor,proto3" json:"held_for,omitempty"`
-	// With RENEWED: the token of the lease. A renewal never changes it.
+	// With RENEWED: the token of the lease. A renewal never changes it; Convert does.
 	FencingToken uint64 `protobuf:"varint,4,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
 	// With LOST: how the lease ended.
 	End LeaseEnd `protobuf:"varint,5,opt,name=end,proto3,enum=fencepost.v1.LeaseEnd" json:"end,omitempty"`
@@ -1285,7 +1495,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[8]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1297,7 +1507,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[8]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1310,7 +1520,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{8}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RenewResponse) GetOutcome() RenewResponse_Outcome {
@@ -1355,6 +1565,185 @@ func (x *RenewResponse) GetSuccessorToken() uint64 {
 	return 0
 }
 
+type ConvertRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The lock's name, as in AcquireRequest.
+	LockName string `protobuf:"bytes,1,opt,name=lock_name,json=lockName,proto3" json:"lock_name,omitempty"`
+	// The lease, from AcquireResponse.
+	LeaseId string `protobuf:"bytes,2,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
+	// Its token, as you know it: that of the grant, or of the last conversion.
+	FencingToken uint64 `protobuf:"varint,3,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
+	// The mode that it is to have: EXCLUSIVE or SHARED.
+	Mode          LockMode `protobuf:"varint,4,opt,name=mode,proto3,enum=fencepost.v1.LockMode" json:"mode,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConvertRequest) Reset() {
+	*x = ConvertRequest{}
+	mi := &file_fencepost_v1_lock_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConvertRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConvertRequest) ProtoMessage() {}
+
+func (x *ConvertRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fencepost_v1_lock_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConvertRequest.ProtoReflect.Descriptor instead.
+func (*ConvertRequest) Descriptor() ([]byte, []int) {
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ConvertRequest) GetLockName() string {
+	if x != nil {
+		return x.LockName
+	}
+	return ""
+}
+
+func (x *ConvertRequest) GetLeaseId() string {
+	if x != nil {
+		return x.LeaseId
+	}
+	return ""
+}
+
+func (x *ConvertRequest) GetFencingToken() uint64 {
+	if x != nil {
+		return x.FencingToken
+	}
+	return 0
+}
+
+func (x *ConvertRequest) GetMode() LockMode {
+	if x != nil {
+		return x.Mode
+	}
+	return LockMode_LOCK_MODE_UNSPECIFIED
+}
+
+type ConvertResponse struct {
+	state   protoimpl.MessageState  `protogen:"open.v1"`
+	Outcome ConvertResponse_Outcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=fencepost.v1.ConvertResponse_Outcome" json:"outcome,omitempty"`
+	// With CONVERTED: the token of the lease from now on. Send it with every write, in place of the one before.
+	FencingToken uint64 `protobuf:"varint,2,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
+	// With CONVERTED: the time left, as in RenewResponse.
+	Ttl *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// With CONVERTED: how long the server held this request before it sent it to the store.
+	HeldFor *durationpb.Duration `protobuf:"bytes,4,opt,name=held_for,json=heldFor,proto3" json:"held_for,omitempty"`
+	// With CONTENDED: the holders, at most 8. This lease is one of them.
+	Holders []*LockHolder `protobuf:"bytes,5,rep,name=holders,proto3" json:"holders,omitempty"`
+	// With CONTENDED: how many holders the lock has in all.
+	HolderCount uint32 `protobuf:"varint,6,opt,name=holder_count,json=holderCount,proto3" json:"holder_count,omitempty"`
+	// With LOST: how the lease ended.
+	End LeaseEnd `protobuf:"varint,7,opt,name=end,proto3,enum=fencepost.v1.LeaseEnd" json:"end,omitempty"`
+	// With LOST: the highest token among the current leases of the lock, or 0 if there is none.
+	SuccessorToken uint64 `protobuf:"varint,8,opt,name=successor_token,json=successorToken,proto3" json:"successor_token,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ConvertResponse) Reset() {
+	*x = ConvertResponse{}
+	mi := &file_fencepost_v1_lock_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConvertResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConvertResponse) ProtoMessage() {}
+
+func (x *ConvertResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fencepost_v1_lock_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConvertResponse.ProtoReflect.Descriptor instead.
+func (*ConvertResponse) Descriptor() ([]byte, []int) {
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ConvertResponse) GetOutcome() ConvertResponse_Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return ConvertResponse_OUTCOME_UNSPECIFIED
+}
+
+func (x *ConvertResponse) GetFencingToken() uint64 {
+	if x != nil {
+		return x.FencingToken
+	}
+	return 0
+}
+
+func (x *ConvertResponse) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
+	}
+	return nil
+}
+
+func (x *ConvertResponse) GetHeldFor() *durationpb.Duration {
+	if x != nil {
+		return x.HeldFor
+	}
+	return nil
+}
+
+func (x *ConvertResponse) GetHolders() []*LockHolder {
+	if x != nil {
+		return x.Holders
+	}
+	return nil
+}
+
+func (x *ConvertResponse) GetHolderCount() uint32 {
+	if x != nil {
+		return x.HolderCount
+	}
+	return 0
+}
+
+func (x *ConvertResponse) GetEnd() LeaseEnd {
+	if x != nil {
+		return x.End
+	}
+	return LeaseEnd_LEASE_END_UNSPECIFIED
+}
+
+func (x *ConvertResponse) GetSuccessorToken() uint64 {
+	if x != nil {
+		return x.SuccessorToken
+	}
+	return 0
+}
+
 // A message from the client on a KeepAlive stream.
 type KeepAliveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1370,7 +1759,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[9]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1382,7 +1771,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[9]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1395,7 +1784,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{9}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *KeepAliveRequest) GetMessage() isKeepAliveRequest_Message {
@@ -1468,7 +1857,7 @@ type AttachLeases struct {
 
 func (x *AttachLeases) Reset() {
 	*x = AttachLeases{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[10]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1869,7 @@ func (x *AttachLeases) String() string {
 func (*AttachLeases) ProtoMessage() {}
 
 func (x *AttachLeases) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[10]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1882,7 @@ func (x *AttachLeases) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachLeases.ProtoReflect.Descriptor instead.
 func (*AttachLeases) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{10}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AttachLeases) GetLeases() []*LeaseAttachment {
@@ -1526,7 +1915,7 @@ type LeaseAttachment struct {
 
 func (x *LeaseAttachment) Reset() {
 	*x = LeaseAttachment{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[11]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1538,7 +1927,7 @@ func (x *LeaseAttachment) String() string {
 func (*LeaseAttachment) ProtoMessage() {}
 
 func (x *LeaseAttachment) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[11]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1551,7 +1940,7 @@ func (x *LeaseAttachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAttachment.ProtoReflect.Descriptor instead.
 func (*LeaseAttachment) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{11}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LeaseAttachment) GetHandle() uint32 {
@@ -1598,7 +1987,7 @@ type DetachLeases struct {
 
 func (x *DetachLeases) Reset() {
 	*x = DetachLeases{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[12]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1999,7 @@ func (x *DetachLeases) String() string {
 func (*DetachLeases) ProtoMessage() {}
 
 func (x *DetachLeases) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[12]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +2012,7 @@ func (x *DetachLeases) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachLeases.ProtoReflect.Descriptor instead.
 func (*DetachLeases) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{12}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DetachLeases) GetHandles() []uint32 {
@@ -1643,7 +2032,7 @@ type BeatAnswer struct {
 
 func (x *BeatAnswer) Reset() {
 	*x = BeatAnswer{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[13]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1655,7 +2044,7 @@ func (x *BeatAnswer) String() string {
 func (*BeatAnswer) ProtoMessage() {}
 
 func (x *BeatAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[13]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1668,7 +2057,7 @@ func (x *BeatAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatAnswer.ProtoReflect.Descriptor instead.
 func (*BeatAnswer) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{13}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *BeatAnswer) GetBeat() uint64 {
@@ -1699,7 +2088,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[14]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +2100,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[14]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +2113,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{14}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *KeepAliveResponse) GetMessage() isKeepAliveResponse_Message {
@@ -1864,7 +2253,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[15]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +2265,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[15]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +2278,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{15}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Beat) GetBeat() uint64 {
@@ -1920,7 +2309,7 @@ type RenewedLeases struct {
 
 func (x *RenewedLeases) Reset() {
 	*x = RenewedLeases{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[16]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1932,7 +2321,7 @@ func (x *RenewedLeases) String() string {
 func (*RenewedLeases) ProtoMessage() {}
 
 func (x *RenewedLeases) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[16]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1945,7 +2334,7 @@ func (x *RenewedLeases) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewedLeases.ProtoReflect.Descriptor instead.
 func (*RenewedLeases) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{16}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RenewedLeases) GetTtl() *durationpb.Duration {
@@ -1971,7 +2360,7 @@ type Attached struct {
 
 func (x *Attached) Reset() {
 	*x = Attached{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[17]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1983,7 +2372,7 @@ func (x *Attached) String() string {
 func (*Attached) ProtoMessage() {}
 
 func (x *Attached) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[17]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1996,7 +2385,7 @@ func (x *Attached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attached.ProtoReflect.Descriptor instead.
 func (*Attached) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{17}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Attached) GetLeases() []*RenewedLeases {
@@ -2018,7 +2407,7 @@ type Renewed struct {
 
 func (x *Renewed) Reset() {
 	*x = Renewed{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[18]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2030,7 +2419,7 @@ func (x *Renewed) String() string {
 func (*Renewed) ProtoMessage() {}
 
 func (x *Renewed) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[18]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2043,7 +2432,7 @@ func (x *Renewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renewed.ProtoReflect.Descriptor instead.
 func (*Renewed) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{18}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Renewed) GetBeat() uint64 {
@@ -2074,7 +2463,7 @@ type Lost struct {
 
 func (x *Lost) Reset() {
 	*x = Lost{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[19]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2086,7 +2475,7 @@ func (x *Lost) String() string {
 func (*Lost) ProtoMessage() {}
 
 func (x *Lost) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[19]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2099,7 +2488,7 @@ func (x *Lost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lost.ProtoReflect.Descriptor instead.
 func (*Lost) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{19}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Lost) GetHandle() uint32 {
@@ -2133,7 +2522,7 @@ type AtRisk struct {
 
 func (x *AtRisk) Reset() {
 	*x = AtRisk{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[20]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2145,7 +2534,7 @@ func (x *AtRisk) String() string {
 func (*AtRisk) ProtoMessage() {}
 
 func (x *AtRisk) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[20]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2158,7 +2547,7 @@ func (x *AtRisk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtRisk.ProtoReflect.Descriptor instead.
 func (*AtRisk) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{20}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AtRisk) GetHandles() []uint32 {
@@ -2180,7 +2569,7 @@ type Detached struct {
 
 func (x *Detached) Reset() {
 	*x = Detached{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[21]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2581,7 @@ func (x *Detached) String() string {
 func (*Detached) ProtoMessage() {}
 
 func (x *Detached) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[21]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2594,7 @@ func (x *Detached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Detached.ProtoReflect.Descriptor instead.
 func (*Detached) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{21}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Detached) GetHandle() uint32 {
@@ -2232,7 +2621,7 @@ type Draining struct {
 
 func (x *Draining) Reset() {
 	*x = Draining{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[22]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +2633,7 @@ func (x *Draining) String() string {
 func (*Draining) ProtoMessage() {}
 
 func (x *Draining) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[22]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +2646,7 @@ func (x *Draining) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Draining.ProtoReflect.Descriptor instead.
 func (*Draining) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{22}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Draining) GetGrace() *durationpb.Duration {
@@ -2289,7 +2678,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[23]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2301,7 +2690,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[23]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2314,7 +2703,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{23}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SessionRequest) GetOperation() uint64 {
@@ -2463,7 +2852,7 @@ type SessionAcquire struct {
 
 func (x *SessionAcquire) Reset() {
 	*x = SessionAcquire{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[24]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2475,7 +2864,7 @@ func (x *SessionAcquire) String() string {
 func (*SessionAcquire) ProtoMessage() {}
 
 func (x *SessionAcquire) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[24]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2488,7 +2877,7 @@ func (x *SessionAcquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionAcquire.ProtoReflect.Descriptor instead.
 func (*SessionAcquire) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{24}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SessionAcquire) GetRequest() *AcquireRequest {
@@ -2524,7 +2913,7 @@ type CancelOperation struct {
 
 func (x *CancelOperation) Reset() {
 	*x = CancelOperation{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[25]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2536,7 +2925,7 @@ func (x *CancelOperation) String() string {
 func (*CancelOperation) ProtoMessage() {}
 
 func (x *CancelOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[25]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2549,7 +2938,7 @@ func (x *CancelOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperation.ProtoReflect.Descriptor instead.
 func (*CancelOperation) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{25}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CancelOperation) GetOperation() uint64 {
@@ -2585,7 +2974,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[26]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2597,7 +2986,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[26]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2999,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{26}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SessionResponse) GetOperation() uint64 {
@@ -2834,7 +3223,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[27]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2846,7 +3235,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[27]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2859,7 +3248,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{27}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Waiting) GetAhead() uint32 {
@@ -2886,7 +3275,7 @@ type OperationError struct {
 
 func (x *OperationError) Reset() {
 	*x = OperationError{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[28]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2898,7 +3287,7 @@ func (x *OperationError) String() string {
 func (*OperationError) ProtoMessage() {}
 
 func (x *OperationError) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[28]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2911,7 +3300,7 @@ func (x *OperationError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationError.ProtoReflect.Descriptor instead.
 func (*OperationError) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{28}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *OperationError) GetCode() int32 {
@@ -2945,7 +3334,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[29]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2957,7 +3346,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[29]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2970,7 +3359,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{29}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetRequest) GetLockName() string {
@@ -2989,7 +3378,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[30]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3001,7 +3390,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[30]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3014,7 +3403,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{30}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetResponse) GetLock() *LockInfo {
@@ -3028,7 +3417,8 @@ func (x *GetResponse) GetLock() *LockInfo {
 type LockInfo struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	LockName string                 `protobuf:"bytes,1,opt,name=lock_name,json=lockName,proto3" json:"lock_name,omitempty"`
-	// The holders; empty if the lock is not held (see delay). One EXCLUSIVE holder, or the oldest SHARED ones: at most 8.
+	// The holders; empty if the lock is not held (see delay). One EXCLUSIVE holder, or the oldest SHARED or SEMAPHORE
+	// ones: at most 8.
 	Holders []*LockHolder `protobuf:"bytes,2,rep,name=holders,proto3" json:"holders,omitempty"`
 	// The number of waiting requests.
 	Waiters uint32 `protobuf:"varint,3,opt,name=waiters,proto3" json:"waiters,omitempty"`
@@ -3039,6 +3429,8 @@ type LockInfo struct {
 	NewestToken uint64 `protobuf:"varint,5,opt,name=newest_token,json=newestToken,proto3" json:"newest_token,omitempty"`
 	// How many holders the lock has in all.
 	HolderCount uint32 `protobuf:"varint,6,opt,name=holder_count,json=holderCount,proto3" json:"holder_count,omitempty"`
+	// The permits, if the lock is held as a semaphore.
+	Semaphore *Semaphore `protobuf:"bytes,7,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
 	// Why nobody gets the lock, if nobody holds it.
 	Delay         *LockDelay `protobuf:"bytes,9,opt,name=delay,proto3" json:"delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3047,7 +3439,7 @@ type LockInfo struct {
 
 func (x *LockInfo) Reset() {
 	*x = LockInfo{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[31]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3059,7 +3451,7 @@ func (x *LockInfo) String() string {
 func (*LockInfo) ProtoMessage() {}
 
 func (x *LockInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[31]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3072,7 +3464,7 @@ func (x *LockInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockInfo.ProtoReflect.Descriptor instead.
 func (*LockInfo) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{31}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LockInfo) GetLockName() string {
@@ -3117,6 +3509,13 @@ func (x *LockInfo) GetHolderCount() uint32 {
 	return 0
 }
 
+func (x *LockInfo) GetSemaphore() *Semaphore {
+	if x != nil {
+		return x.Semaphore
+	}
+	return nil
+}
+
 func (x *LockInfo) GetDelay() *LockDelay {
 	if x != nil {
 		return x.Delay
@@ -3139,7 +3538,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[32]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3151,7 +3550,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[32]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3164,7 +3563,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{32}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListRequest) GetPrefix() string {
@@ -3199,7 +3598,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[33]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3211,7 +3610,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[33]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3224,7 +3623,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{33}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListResponse) GetLocks() []*LockInfo {
@@ -3251,7 +3650,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[34]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3263,7 +3662,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[34]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3276,7 +3675,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{34}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WatchRequest) GetPrefix() string {
@@ -3299,14 +3698,16 @@ type WatchResponse struct {
 	// (a server with --classic-prefix). With EXPIRED: that the lock was held for its max_hold, if that ended the lease.
 	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	// With MISSED: the lowest possible number of events lost since the previous event; 0 if it is not known.
-	Missed        uint64 `protobuf:"varint,7,opt,name=missed,proto3" json:"missed,omitempty"`
+	Missed uint64 `protobuf:"varint,7,opt,name=missed,proto3" json:"missed,omitempty"`
+	// With CHANGED: the mode of the lease from now on.
+	Mode          LockMode `protobuf:"varint,8,opt,name=mode,proto3,enum=fencepost.v1.LockMode" json:"mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[35]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3318,7 +3719,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[35]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3331,7 +3732,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{35}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WatchResponse) GetKind() WatchResponse_Kind {
@@ -3383,6 +3784,13 @@ func (x *WatchResponse) GetMissed() uint64 {
 	return 0
 }
 
+func (x *WatchResponse) GetMode() LockMode {
+	if x != nil {
+		return x.Mode
+	}
+	return LockMode_LOCK_MODE_UNSPECIFIED
+}
+
 type CheckTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The lock's name, as in AcquireRequest.
@@ -3395,7 +3803,7 @@ type CheckTokenRequest struct {
 
 func (x *CheckTokenRequest) Reset() {
 	*x = CheckTokenRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[36]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3407,7 +3815,7 @@ func (x *CheckTokenRequest) String() string {
 func (*CheckTokenRequest) ProtoMessage() {}
 
 func (x *CheckTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[36]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3420,7 +3828,7 @@ func (x *CheckTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTokenRequest.ProtoReflect.Descriptor instead.
 func (*CheckTokenRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{36}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CheckTokenRequest) GetLockName() string {
@@ -3448,7 +3856,7 @@ type CheckTokenResponse struct {
 
 func (x *CheckTokenResponse) Reset() {
 	*x = CheckTokenResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[37]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3460,7 +3868,7 @@ func (x *CheckTokenResponse) String() string {
 func (*CheckTokenResponse) ProtoMessage() {}
 
 func (x *CheckTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[37]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3473,7 +3881,7 @@ func (x *CheckTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTokenResponse.ProtoReflect.Descriptor instead.
 func (*CheckTokenResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{37}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CheckTokenResponse) GetStatus() CheckTokenResponse_Status {
@@ -3494,7 +3902,7 @@ var File_fencepost_v1_lock_proto protoreflect.FileDescriptor
 
 const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\n" +
-	"\x17fencepost/v1/lock.proto\x12\ffencepost.v1\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\"\xf7\x04\n" +
+	"\x17fencepost/v1/lock.proto\x12\ffencepost.v1\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\"\xcc\x05\n" +
 	"\x0eAcquireRequest\x12\x1b\n" +
 	"\tlock_name\x18\x01 \x01(\tR\blockName\x12\x16\n" +
 	"\x06holder\x18\x02 \x01(\tR\x06holder\x12+\n" +
@@ -3510,11 +3918,13 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	" \x01(\rR\apermits\x128\n" +
 	"\n" +
 	"lock_delay\x18\v \x01(\v2\x19.google.protobuf.DurationR\tlockDelay\x124\n" +
-	"\bmax_hold\x18\f \x01(\v2\x19.google.protobuf.DurationR\amaxHold\x124\n" +
+	"\bmax_hold\x18\f \x01(\v2\x19.google.protobuf.DurationR\amaxHold\x12!\n" +
+	"\fpermit_limit\x18\r \x01(\rR\vpermitLimit\x120\n" +
+	"\x14permit_limit_version\x18\x0e \x01(\x04R\x12permitLimitVersion\x124\n" +
 	"\bmin_hold\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\aminHold\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf6\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xad\x04\n" +
 	"\x0fAcquireResponse\x12?\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2%.fencepost.v1.AcquireResponse.OutcomeR\aoutcome\x12)\n" +
 	"\x05lease\x18\x02 \x01(\v2\x13.fencepost.v1.LeaseR\x05lease\x124\n" +
@@ -3523,22 +3933,28 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\aholders\x18\x05 \x03(\v2\x18.fencepost.v1.LockHolderR\aholders\x12\x18\n" +
 	"\awaiters\x18\x06 \x01(\rR\awaiters\x12!\n" +
 	"\fholder_count\x18\a \x01(\rR\vholderCount\x12-\n" +
-	"\x05delay\x18\b \x01(\v2\x17.fencepost.v1.LockDelayR\x05delay\"f\n" +
+	"\x05delay\x18\b \x01(\v2\x17.fencepost.v1.LockDelayR\x05delay\x125\n" +
+	"\tsemaphore\x18\t \x01(\v2\x17.fencepost.v1.SemaphoreR\tsemaphore\"f\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10OUTCOME_ACQUIRED\x10\x01\x12\x15\n" +
 	"\x11OUTCOME_CONTENDED\x10\x02\x12\x15\n" +
-	"\x11OUTCOME_TIMED_OUT\x10\x03\"\x81\x01\n" +
+	"\x11OUTCOME_TIMED_OUT\x10\x03\"\x83\x01\n" +
+	"\tSemaphore\x12!\n" +
+	"\fpermits_used\x18\x01 \x01(\x04R\vpermitsUsed\x12!\n" +
+	"\fpermit_limit\x18\x02 \x01(\rR\vpermitLimit\x120\n" +
+	"\x14permit_limit_version\x18\x03 \x01(\x04R\x12permitLimitVersion\"\x81\x01\n" +
 	"\tLockDelay\x127\n" +
 	"\tremaining\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\tremaining\x12\x16\n" +
 	"\x06holder\x18\x02 \x01(\tR\x06holder\x12#\n" +
-	"\rfencing_token\x18\x03 \x01(\x04R\ffencingToken\"\xac\x01\n" +
+	"\rfencing_token\x18\x03 \x01(\x04R\ffencingToken\"\xc0\x01\n" +
 	"\x05Lease\x12\x1b\n" +
 	"\tlock_name\x18\x01 \x01(\tR\blockName\x12\x19\n" +
 	"\blease_id\x18\x02 \x01(\tR\aleaseId\x12\x19\n" +
 	"\bgrant_id\x18\x03 \x01(\tR\agrantId\x12#\n" +
 	"\rfencing_token\x18\x04 \x01(\x04R\ffencingToken\x12+\n" +
-	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\xb2\x03\n" +
+	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x12\n" +
+	"\x04slot\x18\a \x01(\rR\x04slot\"\xe0\x03\n" +
 	"\n" +
 	"LockHolder\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x19\n" +
@@ -3550,7 +3966,10 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\n" +
 	"held_since\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\theldSince\x12B\n" +
 	"\bmetadata\x18\a \x03(\v2&.fencepost.v1.LockHolder.MetadataEntryR\bmetadata\x12*\n" +
-	"\x04mode\x18\b \x01(\x0e2\x16.fencepost.v1.LockModeR\x04mode\x1a;\n" +
+	"\x04mode\x18\b \x01(\x0e2\x16.fencepost.v1.LockModeR\x04mode\x12\x18\n" +
+	"\apermits\x18\t \x01(\rR\apermits\x12\x12\n" +
+	"\x04slot\x18\n" +
+	" \x01(\rR\x04slot\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"H\n" +
@@ -3574,7 +3993,26 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_RENEWED\x10\x01\x12\x10\n" +
-	"\fOUTCOME_LOST\x10\x02\"\xbd\x01\n" +
+	"\fOUTCOME_LOST\x10\x02\"\x99\x01\n" +
+	"\x0eConvertRequest\x12\x1b\n" +
+	"\tlock_name\x18\x01 \x01(\tR\blockName\x12\x19\n" +
+	"\blease_id\x18\x02 \x01(\tR\aleaseId\x12#\n" +
+	"\rfencing_token\x18\x03 \x01(\x04R\ffencingToken\x12*\n" +
+	"\x04mode\x18\x04 \x01(\x0e2\x16.fencepost.v1.LockModeR\x04mode\"\xe8\x03\n" +
+	"\x0fConvertResponse\x12?\n" +
+	"\aoutcome\x18\x01 \x01(\x0e2%.fencepost.v1.ConvertResponse.OutcomeR\aoutcome\x12#\n" +
+	"\rfencing_token\x18\x02 \x01(\x04R\ffencingToken\x12+\n" +
+	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x124\n" +
+	"\bheld_for\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\aheldFor\x122\n" +
+	"\aholders\x18\x05 \x03(\v2\x18.fencepost.v1.LockHolderR\aholders\x12!\n" +
+	"\fholder_count\x18\x06 \x01(\rR\vholderCount\x12(\n" +
+	"\x03end\x18\a \x01(\x0e2\x16.fencepost.v1.LeaseEndR\x03end\x12'\n" +
+	"\x0fsuccessor_token\x18\b \x01(\x04R\x0esuccessorToken\"b\n" +
+	"\aOutcome\x12\x17\n" +
+	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11OUTCOME_CONVERTED\x10\x01\x12\x15\n" +
+	"\x11OUTCOME_CONTENDED\x10\x02\x12\x10\n" +
+	"\fOUTCOME_LOST\x10\x03\"\xbd\x01\n" +
 	"\x10KeepAliveRequest\x124\n" +
 	"\x06attach\x18\x01 \x01(\v2\x1a.fencepost.v1.AttachLeasesH\x00R\x06attach\x124\n" +
 	"\x06detach\x18\x02 \x01(\v2\x1a.fencepost.v1.DetachLeasesH\x00R\x06detach\x122\n" +
@@ -3671,14 +4109,15 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"GetRequest\x12\x1b\n" +
 	"\tlock_name\x18\x01 \x01(\tR\blockName\"9\n" +
 	"\vGetResponse\x12*\n" +
-	"\x04lock\x18\x01 \x01(\v2\x16.fencepost.v1.LockInfoR\x04lock\"\xa5\x02\n" +
+	"\x04lock\x18\x01 \x01(\v2\x16.fencepost.v1.LockInfoR\x04lock\"\xdc\x02\n" +
 	"\bLockInfo\x12\x1b\n" +
 	"\tlock_name\x18\x01 \x01(\tR\blockName\x122\n" +
 	"\aholders\x18\x02 \x03(\v2\x18.fencepost.v1.LockHolderR\aholders\x12\x18\n" +
 	"\awaiters\x18\x03 \x01(\rR\awaiters\x129\n" +
 	"\fprevious_end\x18\x04 \x01(\x0e2\x16.fencepost.v1.LeaseEndR\vpreviousEnd\x12!\n" +
 	"\fnewest_token\x18\x05 \x01(\x04R\vnewestToken\x12!\n" +
-	"\fholder_count\x18\x06 \x01(\rR\vholderCount\x12-\n" +
+	"\fholder_count\x18\x06 \x01(\rR\vholderCount\x125\n" +
+	"\tsemaphore\x18\a \x01(\v2\x17.fencepost.v1.SemaphoreR\tsemaphore\x12-\n" +
 	"\x05delay\x18\t \x01(\v2\x17.fencepost.v1.LockDelayR\x05delay\"a\n" +
 	"\vListRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1b\n" +
@@ -3689,7 +4128,7 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\x05locks\x18\x01 \x03(\v2\x16.fencepost.v1.LockInfoR\x05locks\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"&\n" +
 	"\fWatchRequest\x12\x16\n" +
-	"\x06prefix\x18\x01 \x01(\tR\x06prefix\"\xf5\x02\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\"\xb3\x03\n" +
 	"\rWatchResponse\x124\n" +
 	"\x04kind\x18\x01 \x01(\x0e2 .fencepost.v1.WatchResponse.KindR\x04kind\x12\x1b\n" +
 	"\tlock_name\x18\x02 \x01(\tR\blockName\x12\x16\n" +
@@ -3697,7 +4136,8 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\bgrant_id\x18\x04 \x01(\tR\agrantId\x12#\n" +
 	"\rfencing_token\x18\x05 \x01(\x04R\ffencingToken\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06missed\x18\a \x01(\x04R\x06missed\"\x88\x01\n" +
+	"\x06missed\x18\a \x01(\x04R\x06missed\x12*\n" +
+	"\x04mode\x18\b \x01(\x0e2\x16.fencepost.v1.LockModeR\x04mode\"\x9a\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fKIND_STARTED\x10\x01\x12\x10\n" +
@@ -3705,7 +4145,8 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\rKIND_RELEASED\x10\x03\x12\x10\n" +
 	"\fKIND_EXPIRED\x10\x04\x12\x10\n" +
 	"\fKIND_REVOKED\x10\x05\x12\x0f\n" +
-	"\vKIND_MISSED\x10\x06\"U\n" +
+	"\vKIND_MISSED\x10\x06\x12\x10\n" +
+	"\fKIND_CHANGED\x10\a\"U\n" +
 	"\x11CheckTokenRequest\x12\x1b\n" +
 	"\tlock_name\x18\x01 \x01(\tR\blockName\x12#\n" +
 	"\rfencing_token\x18\x02 \x01(\x04R\ffencingToken\"\xe6\x01\n" +
@@ -3729,11 +4170,12 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\x11LEASE_END_EXPIRED\x10\x02\x12\x15\n" +
 	"\x11LEASE_END_REVOKED\x10\x03\x12\x18\n" +
 	"\x14LEASE_END_SUPERSEDED\x10\x04\x12\x15\n" +
-	"\x11LEASE_END_UNKNOWN\x10\x052\x8d\x05\n" +
+	"\x11LEASE_END_UNKNOWN\x10\x052\xd5\x05\n" +
 	"\vLockService\x12F\n" +
 	"\aAcquire\x12\x1c.fencepost.v1.AcquireRequest\x1a\x1d.fencepost.v1.AcquireResponse\x12F\n" +
 	"\aRelease\x12\x1c.fencepost.v1.ReleaseRequest\x1a\x1d.fencepost.v1.ReleaseResponse\x12@\n" +
-	"\x05Renew\x12\x1a.fencepost.v1.RenewRequest\x1a\x1b.fencepost.v1.RenewResponse\x12P\n" +
+	"\x05Renew\x12\x1a.fencepost.v1.RenewRequest\x1a\x1b.fencepost.v1.RenewResponse\x12F\n" +
+	"\aConvert\x12\x1c.fencepost.v1.ConvertRequest\x1a\x1d.fencepost.v1.ConvertResponse\x12P\n" +
 	"\tKeepAlive\x12\x1e.fencepost.v1.KeepAliveRequest\x1a\x1f.fencepost.v1.KeepAliveResponse(\x010\x01\x12J\n" +
 	"\aSession\x12\x1c.fencepost.v1.SessionRequest\x1a\x1d.fencepost.v1.SessionResponse(\x010\x01\x12:\n" +
 	"\x03Get\x12\x18.fencepost.v1.GetRequest\x1a\x19.fencepost.v1.GetResponse\x12=\n" +
@@ -3755,155 +4197,170 @@ func file_fencepost_v1_lock_proto_rawDescGZIP() []byte {
 	return file_fencepost_v1_lock_proto_rawDescData
 }
 
-var file_fencepost_v1_lock_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_fencepost_v1_lock_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_fencepost_v1_lock_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_fencepost_v1_lock_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_fencepost_v1_lock_proto_goTypes = []any{
 	(LockMode)(0),                  // 0: fencepost.v1.LockMode
 	(LeaseEnd)(0),                  // 1: fencepost.v1.LeaseEnd
 	(AcquireResponse_Outcome)(0),   // 2: fencepost.v1.AcquireResponse.Outcome
 	(RenewResponse_Outcome)(0),     // 3: fencepost.v1.RenewResponse.Outcome
-	(Detached_Reason)(0),           // 4: fencepost.v1.Detached.Reason
-	(WatchResponse_Kind)(0),        // 5: fencepost.v1.WatchResponse.Kind
-	(CheckTokenResponse_Status)(0), // 6: fencepost.v1.CheckTokenResponse.Status
-	(*AcquireRequest)(nil),         // 7: fencepost.v1.AcquireRequest
-	(*AcquireResponse)(nil),        // 8: fencepost.v1.AcquireResponse
-	(*LockDelay)(nil),              // 9: fencepost.v1.LockDelay
-	(*Lease)(nil),                  // 10: fencepost.v1.Lease
-	(*LockHolder)(nil),             // 11: fencepost.v1.LockHolder
-	(*ReleaseRequest)(nil),         // 12: fencepost.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),        // 13: fencepost.v1.ReleaseResponse
-	(*RenewRequest)(nil),           // 14: fencepost.v1.RenewRequest
-	(*RenewResponse)(nil),          // 15: fencepost.v1.RenewResponse
-	(*KeepAliveRequest)(nil),       // 16: fencepost.v1.KeepAliveRequest
-	(*AttachLeases)(nil),           // 17: fencepost.v1.AttachLeases
-	(*LeaseAttachment)(nil),        // 18: fencepost.v1.LeaseAttachment
-	(*DetachLeases)(nil),           // 19: fencepost.v1.DetachLeases
-	(*BeatAnswer)(nil),             // 20: fencepost.v1.BeatAnswer
-	(*KeepAliveResponse)(nil),      // 21: fencepost.v1.KeepAliveResponse
-	(*Beat)(nil),                   // 22: fencepost.v1.Beat
-	(*RenewedLeases)(nil),          // 23: fencepost.v1.RenewedLeases
-	(*Attached)(nil),               // 24: fencepost.v1.Attached
-	(*Renewed)(nil),                // 25: fencepost.v1.Renewed
-	(*Lost)(nil),                   // 26: fencepost.v1.Lost
-	(*AtRisk)(nil),                 // 27: fencepost.v1.AtRisk
-	(*Detached)(nil),               // 28: fencepost.v1.Detached
-	(*Draining)(nil),               // 29: fencepost.v1.Draining
-	(*SessionRequest)(nil),         // 30: fencepost.v1.SessionRequest
-	(*SessionAcquire)(nil),         // 31: fencepost.v1.SessionAcquire
-	(*CancelOperation)(nil),        // 32: fencepost.v1.CancelOperation
-	(*SessionResponse)(nil),        // 33: fencepost.v1.SessionResponse
-	(*Waiting)(nil),                // 34: fencepost.v1.Waiting
-	(*OperationError)(nil),         // 35: fencepost.v1.OperationError
-	(*GetRequest)(nil),             // 36: fencepost.v1.GetRequest
-	(*GetResponse)(nil),            // 37: fencepost.v1.GetResponse
-	(*LockInfo)(nil),               // 38: fencepost.v1.LockInfo
-	(*ListRequest)(nil),            // 39: fencepost.v1.ListRequest
-	(*ListResponse)(nil),           // 40: fencepost.v1.ListResponse
-	(*WatchRequest)(nil),           // 41: fencepost.v1.WatchRequest
-	(*WatchResponse)(nil),          // 42: fencepost.v1.WatchResponse
-	(*CheckTokenRequest)(nil),      // 43: fencepost.v1.CheckTokenRequest
-	(*CheckTokenResponse)(nil),     // 44: fencepost.v1.CheckTokenResponse
-	nil,                            // 45: fencepost.v1.AcquireRequest.MetadataEntry
-	nil,                            // 46: fencepost.v1.LockHolder.MetadataEntry
-	(*durationpb.Duration)(nil),    // 47: google.protobuf.Duration
-	(*anypb.Any)(nil),              // 48: google.protobuf.Any
+	(ConvertResponse_Outcome)(0),   // 4: fencepost.v1.ConvertResponse.Outcome
+	(Detached_Reason)(0),           // 5: fencepost.v1.Detached.Reason
+	(WatchResponse_Kind)(0),        // 6: fencepost.v1.WatchResponse.Kind
+	(CheckTokenResponse_Status)(0), // 7: fencepost.v1.CheckTokenResponse.Status
+	(*AcquireRequest)(nil),         // 8: fencepost.v1.AcquireRequest
+	(*AcquireResponse)(nil),        // 9: fencepost.v1.AcquireResponse
+	(*Semaphore)(nil),              // 10: fencepost.v1.Semaphore
+	(*LockDelay)(nil),              // 11: fencepost.v1.LockDelay
+	(*Lease)(nil),                  // 12: fencepost.v1.Lease
+	(*LockHolder)(nil),             // 13: fencepost.v1.LockHolder
+	(*ReleaseRequest)(nil),         // 14: fencepost.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),        // 15: fencepost.v1.ReleaseResponse
+	(*RenewRequest)(nil),           // 16: fencepost.v1.RenewRequest
+	(*RenewResponse)(nil),          // 17: fencepost.v1.RenewResponse
+	(*ConvertRequest)(nil),         // 18: fencepost.v1.ConvertRequest
+	(*ConvertResponse)(nil),        // 19: fencepost.v1.ConvertResponse
+	(*KeepAliveRequest)(nil),       // 20: fencepost.v1.KeepAliveRequest
+	(*AttachLeases)(nil),           // 21: fencepost.v1.AttachLeases
+	(*LeaseAttachment)(nil),        // 22: fencepost.v1.LeaseAttachment
+	(*DetachLeases)(nil),           // 23: fencepost.v1.DetachLeases
+	(*BeatAnswer)(nil),             // 24: fencepost.v1.BeatAnswer
+	(*KeepAliveResponse)(nil),      // 25: fencepost.v1.KeepAliveResponse
+	(*Beat)(nil),                   // 26: fencepost.v1.Beat
+	(*RenewedLeases)(nil),          // 27: fencepost.v1.RenewedLeases
+	(*Attached)(nil),               // 28: fencepost.v1.Attached
+	(*Renewed)(nil),                // 29: fencepost.v1.Renewed
+	(*Lost)(nil),                   // 30: fencepost.v1.Lost
+	(*AtRisk)(nil),                 // 31: fencepost.v1.AtRisk
+	(*Detached)(nil),               // 32: fencepost.v1.Detached
+	(*Draining)(nil),               // 33: fencepost.v1.Draining
+	(*SessionRequest)(nil),         // 34: fencepost.v1.SessionRequest
+	(*SessionAcquire)(nil),         // 35: fencepost.v1.SessionAcquire
+	(*CancelOperation)(nil),        // 36: fencepost.v1.CancelOperation
+	(*SessionResponse)(nil),        // 37: fencepost.v1.SessionResponse
+	(*Waiting)(nil),                // 38: fencepost.v1.Waiting
+	(*OperationError)(nil),         // 39: fencepost.v1.OperationError
+	(*GetRequest)(nil),             // 40: fencepost.v1.GetRequest
+	(*GetResponse)(nil),            // 41: fencepost.v1.GetResponse
+	(*LockInfo)(nil),               // 42: fencepost.v1.LockInfo
+	(*ListRequest)(nil),            // 43: fencepost.v1.ListRequest
+	(*ListResponse)(nil),           // 44: fencepost.v1.ListResponse
+	(*WatchRequest)(nil),           // 45: fencepost.v1.WatchRequest
+	(*WatchResponse)(nil),          // 46: fencepost.v1.WatchResponse
+	(*CheckTokenRequest)(nil),      // 47: fencepost.v1.CheckTokenRequest
+	(*CheckTokenResponse)(nil),     // 48: fencepost.v1.CheckTokenResponse
+	nil,                            // 49: fencepost.v1.AcquireRequest.MetadataEntry
+	nil,                            // 50: fencepost.v1.LockHolder.MetadataEntry
+	(*durationpb.Duration)(nil),    // 51: google.protobuf.Duration
+	(*anypb.Any)(nil),              // 52: google.protobuf.Any
 }
 var file_fencepost_v1_lock_proto_depIdxs = []int32{
-	47, // 0: fencepost.v1.AcquireRequest.ttl:type_name -> google.protobuf.Duration
-	47, // 1: fencepost.v1.AcquireRequest.wait_timeout:type_name -> google.protobuf.Duration
-	45, // 2: fencepost.v1.AcquireRequest.metadata:type_name -> fencepost.v1.AcquireRequest.MetadataEntry
+	51, // 0: fencepost.v1.AcquireRequest.ttl:type_name -> google.protobuf.Duration
+	51, // 1: fencepost.v1.AcquireRequest.wait_timeout:type_name -> google.protobuf.Duration
+	49, // 2: fencepost.v1.AcquireRequest.metadata:type_name -> fencepost.v1.AcquireRequest.MetadataEntry
 	0,  // 3: fencepost.v1.AcquireRequest.mode:type_name -> fencepost.v1.LockMode
-	47, // 4: fencepost.v1.AcquireRequest.lock_delay:type_name -> google.protobuf.Duration
-	47, // 5: fencepost.v1.AcquireRequest.max_hold:type_name -> google.protobuf.Duration
-	47, // 6: fencepost.v1.AcquireRequest.min_hold:type_name -> google.protobuf.Duration
+	51, // 4: fencepost.v1.AcquireRequest.lock_delay:type_name -> google.protobuf.Duration
+	51, // 5: fencepost.v1.AcquireRequest.max_hold:type_name -> google.protobuf.Duration
+	51, // 6: fencepost.v1.AcquireRequest.min_hold:type_name -> google.protobuf.Duration
 	2,  // 7: fencepost.v1.AcquireResponse.outcome:type_name -> fencepost.v1.AcquireResponse.Outcome
-	10, // 8: fencepost.v1.AcquireResponse.lease:type_name -> fencepost.v1.Lease
-	47, // 9: fencepost.v1.AcquireResponse.held_for:type_name -> google.protobuf.Duration
+	12, // 8: fencepost.v1.AcquireResponse.lease:type_name -> fencepost.v1.Lease
+	51, // 9: fencepost.v1.AcquireResponse.held_for:type_name -> google.protobuf.Duration
 	1,  // 10: fencepost.v1.AcquireResponse.previous_end:type_name -> fencepost.v1.LeaseEnd
-	11, // 11: fencepost.v1.AcquireResponse.holders:type_name -> fencepost.v1.LockHolder
-	9,  // 12: fencepost.v1.AcquireResponse.delay:type_name -> fencepost.v1.LockDelay
-	47, // 13: fencepost.v1.LockDelay.remaining:type_name -> google.protobuf.Duration
-	47, // 14: fencepost.v1.Lease.ttl:type_name -> google.protobuf.Duration
-	47, // 15: fencepost.v1.LockHolder.ttl:type_name -> google.protobuf.Duration
-	47, // 16: fencepost.v1.LockHolder.expires_in:type_name -> google.protobuf.Duration
-	47, // 17: fencepost.v1.LockHolder.held_since:type_name -> google.protobuf.Duration
-	46, // 18: fencepost.v1.LockHolder.metadata:type_name -> fencepost.v1.LockHolder.MetadataEntry
-	0,  // 19: fencepost.v1.LockHolder.mode:type_name -> fencepost.v1.LockMode
-	1,  // 20: fencepost.v1.ReleaseResponse.end:type_name -> fencepost.v1.LeaseEnd
-	47, // 21: fencepost.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
-	3,  // 22: fencepost.v1.RenewResponse.outcome:type_name -> fencepost.v1.RenewResponse.Outcome
-	47, // 23: fencepost.v1.RenewResponse.ttl:type_name -> google.protobuf.Duration
-	47, // 24: fencepost.v1.RenewResponse.held_for:type_name -> google.protobuf.Duration
-	1,  // 25: fencepost.v1.RenewResponse.end:type_name -> fencepost.v1.LeaseEnd
-	17, // 26: fencepost.v1.KeepAliveRequest.attach:type_name -> fencepost.v1.AttachLeases
-	19, // 27: fencepost.v1.KeepAliveRequest.detach:type_name -> fencepost.v1.DetachLeases
-	20, // 28: fencepost.v1.KeepAliveRequest.answer:type_name -> fencepost.v1.BeatAnswer
-	18, // 29: fencepost.v1.AttachLeases.leases:type_name -> fencepost.v1.LeaseAttachment
-	22, // 30: fencepost.v1.KeepAliveResponse.beat:type_name -> fencepost.v1.Beat
-	24, // 31: fencepost.v1.KeepAliveResponse.attached:type_name -> fencepost.v1.Attached
-	25, // 32: fencepost.v1.KeepAliveResponse.renewed:type_name -> fencepost.v1.Renewed
-	26, // 33: fencepost.v1.KeepAliveResponse.lost:type_name -> fencepost.v1.Lost
-	27, // 34: fencepost.v1.KeepAliveResponse.at_risk:type_name -> fencepost.v1.AtRisk
-	28, // 35: fencepost.v1.KeepAliveResponse.detached:type_name -> fencepost.v1.Detached
-	29, // 36: fencepost.v1.KeepAliveResponse.draining:type_name -> fencepost.v1.Draining
-	47, // 37: fencepost.v1.Beat.next_in:type_name -> google.protobuf.Duration
-	47, // 38: fencepost.v1.RenewedLeases.ttl:type_name -> google.protobuf.Duration
-	23, // 39: fencepost.v1.Attached.leases:type_name -> fencepost.v1.RenewedLeases
-	23, // 40: fencepost.v1.Renewed.leases:type_name -> fencepost.v1.RenewedLeases
-	1,  // 41: fencepost.v1.Lost.end:type_name -> fencepost.v1.LeaseEnd
-	4,  // 42: fencepost.v1.Detached.reason:type_name -> fencepost.v1.Detached.Reason
-	47, // 43: fencepost.v1.Draining.grace:type_name -> google.protobuf.Duration
-	31, // 44: fencepost.v1.SessionRequest.acquire:type_name -> fencepost.v1.SessionAcquire
-	12, // 45: fencepost.v1.SessionRequest.release:type_name -> fencepost.v1.ReleaseRequest
-	14, // 46: fencepost.v1.SessionRequest.renew:type_name -> fencepost.v1.RenewRequest
-	32, // 47: fencepost.v1.SessionRequest.cancel:type_name -> fencepost.v1.CancelOperation
-	17, // 48: fencepost.v1.SessionRequest.attach:type_name -> fencepost.v1.AttachLeases
-	19, // 49: fencepost.v1.SessionRequest.detach:type_name -> fencepost.v1.DetachLeases
-	20, // 50: fencepost.v1.SessionRequest.answer:type_name -> fencepost.v1.BeatAnswer
-	7,  // 51: fencepost.v1.SessionAcquire.request:type_name -> fencepost.v1.AcquireRequest
-	8,  // 52: fencepost.v1.SessionResponse.acquire:type_name -> fencepost.v1.AcquireResponse
-	13, // 53: fencepost.v1.SessionResponse.release:type_name -> fencepost.v1.ReleaseResponse
-	15, // 54: fencepost.v1.SessionResponse.renew:type_name -> fencepost.v1.RenewResponse
-	35, // 55: fencepost.v1.SessionResponse.error:type_name -> fencepost.v1.OperationError
-	34, // 56: fencepost.v1.SessionResponse.waiting:type_name -> fencepost.v1.Waiting
-	22, // 57: fencepost.v1.SessionResponse.beat:type_name -> fencepost.v1.Beat
-	24, // 58: fencepost.v1.SessionResponse.attached:type_name -> fencepost.v1.Attached
-	25, // 59: fencepost.v1.SessionResponse.renewed:type_name -> fencepost.v1.Renewed
-	26, // 60: fencepost.v1.SessionResponse.lost:type_name -> fencepost.v1.Lost
-	27, // 61: fencepost.v1.SessionResponse.at_risk:type_name -> fencepost.v1.AtRisk
-	28, // 62: fencepost.v1.SessionResponse.detached:type_name -> fencepost.v1.Detached
-	29, // 63: fencepost.v1.SessionResponse.draining:type_name -> fencepost.v1.Draining
-	48, // 64: fencepost.v1.OperationError.details:type_name -> google.protobuf.Any
-	38, // 65: fencepost.v1.GetResponse.lock:type_name -> fencepost.v1.LockInfo
-	11, // 66: fencepost.v1.LockInfo.holders:type_name -> fencepost.v1.LockHolder
-	1,  // 67: fencepost.v1.LockInfo.previous_end:type_name -> fencepost.v1.LeaseEnd
-	9,  // 68: fencepost.v1.LockInfo.delay:type_name -> fencepost.v1.LockDelay
-	38, // 69: fencepost.v1.ListResponse.locks:type_name -> fencepost.v1.LockInfo
-	5,  // 70: fencepost.v1.WatchResponse.kind:type_name -> fencepost.v1.WatchResponse.Kind
-	6,  // 71: fencepost.v1.CheckTokenResponse.status:type_name -> fencepost.v1.CheckTokenResponse.Status
-	7,  // 72: fencepost.v1.LockService.Acquire:input_type -> fencepost.v1.AcquireRequest
-	12, // 73: fencepost.v1.LockService.Release:input_type -> fencepost.v1.ReleaseRequest
-	14, // 74: fencepost.v1.LockService.Renew:input_type -> fencepost.v1.RenewRequest
-	16, // 75: fencepost.v1.LockService.KeepAlive:input_type -> fencepost.v1.KeepAliveRequest
-	30, // 76: fencepost.v1.LockService.Session:input_type -> fencepost.v1.SessionRequest
-	36, // 77: fencepost.v1.LockService.Get:input_type -> fencepost.v1.GetRequest
-	39, // 78: fencepost.v1.LockService.List:input_type -> fencepost.v1.ListRequest
-	41, // 79: fencepost.v1.LockService.Watch:input_type -> fencepost.v1.WatchRequest
-	43, // 80: fencepost.v1.LockService.CheckToken:input_type -> fencepost.v1.CheckTokenRequest
-	8,  // 81: fencepost.v1.LockService.Acquire:output_type -> fencepost.v1.AcquireResponse
-	13, // 82: fencepost.v1.LockService.Release:output_type -> fencepost.v1.ReleaseResponse
-	15, // 83: fencepost.v1.LockService.Renew:output_type -> fencepost.v1.RenewResponse
-	21, // 84: fencepost.v1.LockService.KeepAlive:output_type -> fencepost.v1.KeepAliveResponse
-	33, // 85: fencepost.v1.LockService.Session:output_type -> fencepost.v1.SessionResponse
-	37, // 86: fencepost.v1.LockService.Get:output_type -> fencepost.v1.GetResponse
-	40, // 87: fencepost.v1.LockService.List:output_type -> fencepost.v1.ListResponse
-	42, // 88: fencepost.v1.LockService.Watch:output_type -> fencepost.v1.WatchResponse
-	44, // 89: fencepost.v1.LockService.CheckToken:output_type -> fencepost.v1.CheckTokenResponse
-	81, // [81:90] is the sub-list for method output_type
-	72, // [72:81] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	13, // 11: fencepost.v1.AcquireResponse.holders:type_name -> fencepost.v1.LockHolder
+	11, // 12: fencepost.v1.AcquireResponse.delay:type_name -> fencepost.v1.LockDelay
+	10, // 13: fencepost.v1.AcquireResponse.semaphore:type_name -> fencepost.v1.Semaphore
+	51, // 14: fencepost.v1.LockDelay.remaining:type_name -> google.protobuf.Duration
+	51, // 15: fencepost.v1.Lease.ttl:type_name -> google.protobuf.Duration
+	51, // 16: fencepost.v1.LockHolder.ttl:type_name -> google.protobuf.Duration
+	51, // 17: fencepost.v1.LockHolder.expires_in:type_name -> google.protobuf.Duration
+	51, // 18: fencepost.v1.LockHolder.held_since:type_name -> google.protobuf.Duration
+	50, // 19: fencepost.v1.LockHolder.metadata:type_name -> fencepost.v1.LockHolder.MetadataEntry
+	0,  // 20: fencepost.v1.LockHolder.mode:type_name -> fencepost.v1.LockMode
+	1,  // 21: fencepost.v1.ReleaseResponse.end:type_name -> fencepost.v1.LeaseEnd
+	51, // 22: fencepost.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
+	3,  // 23: fencepost.v1.RenewResponse.outcome:type_name -> fencepost.v1.RenewResponse.Outcome
+	51, // 24: fencepost.v1.RenewResponse.ttl:type_name -> google.protobuf.Duration
+	51, // 25: fencepost.v1.RenewResponse.held_for:type_name -> google.protobuf.Duration
+	1,  // 26: fencepost.v1.RenewResponse.end:type_name -> fencepost.v1.LeaseEnd
+	0,  // 27: fencepost.v1.ConvertRequest.mode:type_name -> fencepost.v1.LockMode
+	4,  // 28: fencepost.v1.ConvertResponse.outcome:type_name -> fencepost.v1.ConvertResponse.Outcome
+	51, // 29: fencepost.v1.ConvertResponse.ttl:type_name -> google.protobuf.Duration
+	51, // 30: fencepost.v1.ConvertResponse.held_for:type_name -> google.protobuf.Duration
+	13, // 31: fencepost.v1.ConvertResponse.holders:type_name -> fencepost.v1.LockHolder
+	1,  // 32: fencepost.v1.ConvertResponse.end:type_name -> fencepost.v1.LeaseEnd
+	21, // 33: fencepost.v1.KeepAliveRequest.attach:type_name -> fencepost.v1.AttachLeases
+	23, // 34: fencepost.v1.KeepAliveRequest.detach:type_name -> fencepost.v1.DetachLeases
+	24, // 35: fencepost.v1.KeepAliveRequest.answer:type_name -> fencepost.v1.BeatAnswer
+	22, // 36: fencepost.v1.AttachLeases.leases:type_name -> fencepost.v1.LeaseAttachment
+	26, // 37: fencepost.v1.KeepAliveResponse.beat:type_name -> fencepost.v1.Beat
+	28, // 38: fencepost.v1.KeepAliveResponse.attached:type_name -> fencepost.v1.Attached
+	29, // 39: fencepost.v1.KeepAliveResponse.renewed:type_name -> fencepost.v1.Renewed
+	30, // 40: fencepost.v1.KeepAliveResponse.lost:type_name -> fencepost.v1.Lost
+	31, // 41: fencepost.v1.KeepAliveResponse.at_risk:type_name -> fencepost.v1.AtRisk
+	32, // 42: fencepost.v1.KeepAliveResponse.detached:type_name -> fencepost.v1.Detached
+	33, // 43: fencepost.v1.KeepAliveResponse.draining:type_name -> fencepost.v1.Draining
+	51, // 44: fencepost.v1.Beat.next_in:type_name -> google.protobuf.Duration
+	51, // 45: fencepost.v1.RenewedLeases.ttl:type_name -> google.protobuf.Duration
+	27, // 46: fencepost.v1.Attached.leases:type_name -> fencepost.v1.RenewedLeases
+	27, // 47: fencepost.v1.Renewed.leases:type_name -> fencepost.v1.RenewedLeases
+	1,  // 48: fencepost.v1.Lost.end:type_name -> fencepost.v1.LeaseEnd
+	5,  // 49: fencepost.v1.Detached.reason:type_name -> fencepost.v1.Detached.Reason
+	51, // 50: fencepost.v1.Draining.grace:type_name -> google.protobuf.Duration
+	35, // 51: fencepost.v1.SessionRequest.acquire:type_name -> fencepost.v1.SessionAcquire
+	14, // 52: fencepost.v1.SessionRequest.release:type_name -> fencepost.v1.ReleaseRequest
+	16, // 53: fencepost.v1.SessionRequest.renew:type_name -> fencepost.v1.RenewRequest
+	36, // 54: fencepost.v1.SessionRequest.cancel:type_name -> fencepost.v1.CancelOperation
+	21, // 55: fencepost.v1.SessionRequest.attach:type_name -> fencepost.v1.AttachLeases
+	23, // 56: fencepost.v1.SessionRequest.detach:type_name -> fencepost.v1.DetachLeases
+	24, // 57: fencepost.v1.SessionRequest.answer:type_name -> fencepost.v1.BeatAnswer
+	8,  // 58: fencepost.v1.SessionAcquire.request:type_name -> fencepost.v1.AcquireRequest
+	9,  // 59: fencepost.v1.SessionResponse.acquire:type_name -> fencepost.v1.AcquireResponse
+	15, // 60: fencepost.v1.SessionResponse.release:type_name -> fencepost.v1.ReleaseResponse
+	17, // 61: fencepost.v1.SessionResponse.renew:type_name -> fencepost.v1.RenewResponse
+	39, // 62: fencepost.v1.SessionResponse.error:type_name -> fencepost.v1.OperationError
+	38, // 63: fencepost.v1.SessionResponse.waiting:type_name -> fencepost.v1.Waiting
+	26, // 64: fencepost.v1.SessionResponse.beat:type_name -> fencepost.v1.Beat
+	28, // 65: fencepost.v1.SessionResponse.attached:type_name -> fencepost.v1.Attached
+	29, // 66: fencepost.v1.SessionResponse.renewed:type_name -> fencepost.v1.Renewed
+	30, // 67: fencepost.v1.SessionResponse.lost:type_name -> fencepost.v1.Lost
+	31, // 68: fencepost.v1.SessionResponse.at_risk:type_name -> fencepost.v1.AtRisk
+	32, // 69: fencepost.v1.SessionResponse.detached:type_name -> fencepost.v1.Detached
+	33, // 70: fencepost.v1.SessionResponse.draining:type_name -> fencepost.v1.Draining
+	52, // 71: fencepost.v1.OperationError.details:type_name -> google.protobuf.Any
+	42, // 72: fencepost.v1.GetResponse.lock:type_name -> fencepost.v1.LockInfo
+	13, // 73: fencepost.v1.LockInfo.holders:type_name -> fencepost.v1.LockHolder
+	1,  // 74: fencepost.v1.LockInfo.previous_end:type_name -> fencepost.v1.LeaseEnd
+	10, // 75: fencepost.v1.LockInfo.semaphore:type_name -> fencepost.v1.Semaphore
+	11, // 76: fencepost.v1.LockInfo.delay:type_name -> fencepost.v1.LockDelay
+	42, // 77: fencepost.v1.ListResponse.locks:type_name -> fencepost.v1.LockInfo
+	6,  // 78: fencepost.v1.WatchResponse.kind:type_name -> fencepost.v1.WatchResponse.Kind
+	0,  // 79: fencepost.v1.WatchResponse.mode:type_name -> fencepost.v1.LockMode
+	7,  // 80: fencepost.v1.CheckTokenResponse.status:type_name -> fencepost.v1.CheckTokenResponse.Status
+	8,  // 81: fencepost.v1.LockService.Acquire:input_type -> fencepost.v1.AcquireRequest
+	14, // 82: fencepost.v1.LockService.Release:input_type -> fencepost.v1.ReleaseRequest
+	16, // 83: fencepost.v1.LockService.Renew:input_type -> fencepost.v1.RenewRequest
+	18, // 84: fencepost.v1.LockService.Convert:input_type -> fencepost.v1.ConvertRequest
+	20, // 85: fencepost.v1.LockService.KeepAlive:input_type -> fencepost.v1.KeepAliveRequest
+	34, // 86: fencepost.v1.LockService.Session:input_type -> fencepost.v1.SessionRequest
+	40, // 87: fencepost.v1.LockService.Get:input_type -> fencepost.v1.GetRequest
+	43, // 88: fencepost.v1.LockService.List:input_type -> fencepost.v1.ListRequest
+	45, // 89: fencepost.v1.LockService.Watch:input_type -> fencepost.v1.WatchRequest
+	47, // 90: fencepost.v1.LockService.CheckToken:input_type -> fencepost.v1.CheckTokenRequest
+	9,  // 91: fencepost.v1.LockService.Acquire:output_type -> fencepost.v1.AcquireResponse
+	15, // 92: fencepost.v1.LockService.Release:output_type -> fencepost.v1.ReleaseResponse
+	17, // 93: fencepost.v1.LockService.Renew:output_type -> fencepost.v1.RenewResponse
+	19, // 94: fencepost.v1.LockService.Convert:output_type -> fencepost.v1.ConvertResponse
+	25, // 95: fencepost.v1.LockService.KeepAlive:output_type -> fencepost.v1.KeepAliveResponse
+	37, // 96: fencepost.v1.LockService.Session:output_type -> fencepost.v1.SessionResponse
+	41, // 97: fencepost.v1.LockService.Get:output_type -> fencepost.v1.GetResponse
+	44, // 98: fencepost.v1.LockService.List:output_type -> fencepost.v1.ListResponse
+	46, // 99: fencepost.v1.LockService.Watch:output_type -> fencepost.v1.WatchResponse
+	48, // 100: fencepost.v1.LockService.CheckToken:output_type -> fencepost.v1.CheckTokenResponse
+	91, // [91:101] is the sub-list for method output_type
+	81, // [81:91] is the sub-list for method input_type
+	81, // [81:81] is the sub-list for extension type_name
+	81, // [81:81] is the sub-list for extension extendee
+	0,  // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_fencepost_v1_lock_proto_init() }
@@ -3911,12 +4368,12 @@ func file_fencepost_v1_lock_proto_init() {
 	if File_fencepost_v1_lock_proto != nil {
 		return
 	}
-	file_fencepost_v1_lock_proto_msgTypes[9].OneofWrappers = []any{
+	file_fencepost_v1_lock_proto_msgTypes[12].OneofWrappers = []any{
 		(*KeepAliveRequest_Attach)(nil),
 		(*KeepAliveRequest_Detach)(nil),
 		(*KeepAliveRequest_Answer)(nil),
 	}
-	file_fencepost_v1_lock_proto_msgTypes[14].OneofWrappers = []any{
+	file_fencepost_v1_lock_proto_msgTypes[17].OneofWrappers = []any{
 		(*KeepAliveResponse_Beat)(nil),
 		(*KeepAliveResponse_Attached)(nil),
 		(*KeepAliveResponse_Renewed)(nil),
@@ -3925,7 +4382,7 @@ func file_fencepost_v1_lock_proto_init() {
 		(*KeepAliveResponse_Detached)(nil),
 		(*KeepAliveResponse_Draining)(nil),
 	}
-	file_fencepost_v1_lock_proto_msgTypes[23].OneofWrappers = []any{
+	file_fencepost_v1_lock_proto_msgTypes[26].OneofWrappers = []any{
 		(*SessionRequest_Acquire)(nil),
 		(*SessionRequest_Release)(nil),
 		(*SessionRequest_Renew)(nil),
@@ -3934,7 +4391,7 @@ func file_fencepost_v1_lock_proto_init() {
 		(*SessionRequest_Detach)(nil),
 		(*SessionRequest_Answer)(nil),
 	}
-	file_fencepost_v1_lock_proto_msgTypes[26].OneofWrappers = []any{
+	file_fencepost_v1_lock_proto_msgTypes[29].OneofWrappers = []any{
 		(*SessionResponse_Acquire)(nil),
 		(*SessionResponse_Release)(nil),
 		(*SessionResponse_Renew)(nil),
@@ -3953,8 +4410,8 @@ func file_fencepost_v1_lock_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fencepost_v1_lock_proto_rawDesc), len(file_fencepost_v1_lock_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   40,
+			NumEnums:      8,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

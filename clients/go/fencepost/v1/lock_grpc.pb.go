@@ -47,9 +47,28 @@
 //                                           upgrade them, or leave it out.
 //   FAILED_PRECONDITION  BESIDE_CLASSIC     Nothing was done: clients that use Redis directly share the lock (a server
 //                                           with --classic-prefix), and see neither min_hold and lock_delay nor SHARED
-//                                           holders. Leave them out.
+//                                           or SEMAPHORE holders. Leave them out.
+//   ABORTED              TOKEN_OUTDATED     Nothing was done: the lease was converted since, and has another token.
+//   FAILED_PRECONDITION  NOT_CONVERTIBLE    Nothing was done: a lease of a semaphore cannot be converted, and one with
+//                                           min_hold or lock_delay cannot be shared. Release it, and acquire the lock
+//                                           again.
+//   FAILED_PRECONDITION  MODE_MISMATCH      The request is neither granted nor queued: it is SHARED, and the lock is in
+//                                           use as a SEMAPHORE, or the reverse. Use another name for one of the two.
+//   FAILED_PRECONDITION  PERMIT_LIMIT_MISMATCH  The request is neither granted nor queued: the limit in force has its
+//                                           permit_limit_version and another permit_limit, or fewer permits than it
+//                                           asks for. The metadata has it as permit_limit and permit_limit_version.
+//                                           Give a changed limit a higher version.
 //   FAILED_PRECONDITION  TOKENS_EXHAUSTED   No token is left for the lock: a clock or a min_token was centuries ahead.
 //                                           Tell an operator.
+//   UNAUTHENTICATED      CREDENTIALS_MISSING  Nothing was done: the server asks for credentials. Send a bearer token in
+//                                           the metadata `authorization`, or show a client certificate.
+//   UNAUTHENTICATED      CREDENTIALS_INVALID  Nothing was done: the credentials are not valid on this server. Of a
+//                                           stream: it ends, and leases last until their TTLs are over.
+//   UNAUTHENTICATED      CREDENTIALS_EXPIRED  Nothing was done: the credentials have expired. Get new ones, and repeat.
+//                                           Of a stream: it ends; open another one, and attach the leases there.
+//   PERMISSION_DENIED    NOT_PERMITTED      Nothing was done: no rule permits the caller to do this. The metadata of
+//                                           ErrorInfo has identity, verb, and lock_name or prefix. Leases that a caller
+//                                           may not keep are AT_RISK on its streams.
 //   DATA_LOSS            STORE_CORRUPT      Redis contains data that this server did not write, or that another version
 //                                           wrote. Tell an operator.
 // - A duration of validity counts from the moment that its comment names, on the receiver's monotonic clock (one that
@@ -117,6 +136,7 @@ const (
 	LockService_Acquire_FullMethodName    = "/fencepost.v1.LockService/Acquire"
 	LockService_Release_FullMethodName    = "/fencepost.v1.LockService/Release"
 	LockService_Renew_FullMethodName      = "/fencepost.v1.LockService/Renew"
+	LockService_Convert_FullMethodName    = "/fencepost.v1.LockService/Convert"
 	LockService_KeepAlive_FullMethodName  = "/fencepost.v1.LockService/KeepAlive"
 	LockService_Session_FullMethodName    = "/fencepost.v1.LockService/Session"
 	LockService_Get_FullMethodName        = "/fencepost.v1.LockService/Get"
@@ -153,6 +173,18 @@ type LockServiceClient interface {
 	// Renews one lease, for callers that cannot keep a stream (functions, scripts). Sets the time left to the TTL, or to
 	// what is left of max_hold if that is less. Never shortens a lease, and never revives one that has ended.
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
+	// Makes an EXCLUSIVE lease SHARED, or the reverse, without a moment in which it is not held. Neither ever waits.
+	//
+	// To SHARED: the lease keeps its token. Readers that are next in the queue get the lock at once; a writer that waits
+	// comes after them. To EXCLUSIVE: only if nobody else shares the lock or is offered it, else CONTENDED, and the lease
+	// stays as it is. It gets a new token, higher than all before, and is ahead of all that wait: they wait for it
+	// anyway. Of two readers that both want this, one has to release.
+	//
+	// Sent again, it answers the same. Errors: INVALID_ARGUMENT; FAILED_PRECONDITION (NOT_CONVERTIBLE: a lease of a
+	// semaphore, or to SHARED one with min_hold or lock_delay; NOT_ALL_SERVERS; BESIDE_CLASSIC); ABORTED with reason
+	// TOKEN_OUTDATED (the lease was converted since, and has another token); UNAVAILABLE (outcome unknown, or nothing was
+	// done: repeat). The lease ends when it would have ended.
+	Convert(ctx context.Context, in *ConvertRequest, opts ...grpc.CallOption) (*ConvertResponse, error)
 	// Keeps any number of leases alive on one stream, in place of a renewal timer for each lease. The server sets the
 	// pace: it sends beats, the client's read loop answers each beat, and only answers renew leases. A paused process
 	// stops answering, so its leases end. An open connection alone renews nothing. A process keeps its leases while its
@@ -234,6 +266,16 @@ func (c *lockServiceClient) Renew(ctx context.Context, in *RenewRequest, opts ..
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RenewResponse)
 	err := c.cc.Invoke(ctx, LockService_Renew_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *lockServiceClient) Convert(ctx context.Context, in *ConvertRequest, opts ...grpc.CallOption) (*ConvertResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ConvertResponse)
+	err := c.cc.Invoke(ctx, LockService_Convert_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -343,6 +385,18 @@ type LockServiceServer interface {
 	// Renews one lease, for callers that cannot keep a stream (functions, scripts). Sets the time left to the TTL, or to
 	// what is left of max_hold if that is less. Never shortens a lease, and never revives one that has ended.
 	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
+	// Makes an EXCLUSIVE lease SHARED, or the reverse, without a moment in which it is not held. Neither ever waits.
+	//
+	// To SHARED: the lease keeps its token. Readers that are next in the queue get the lock at once; a writer that waits
+	// comes after them. To EXCLUSIVE: only if nobody else shares the lock or is offered it, else CONTENDED, and the lease
+	// stays as it is. It gets a new token, higher than all before, and is ahead of all that wait: they wait for it
+	// anyway. Of two readers that both want this, one has to release.
+	//
+	// Sent again, it answers the same. Errors: INVALID_ARGUMENT; FAILED_PRECONDITION (NOT_CONVERTIBLE: a lease of a
+	// semaphore, or to SHARED one with min_hold or lock_delay; NOT_ALL_SERVERS; BESIDE_CLASSIC); ABORTED with reason
+	// TOKEN_OUTDATED (the lease was converted since, and has another token); UNAVAILABLE (outcome unknown, or nothing was
+	// done: repeat). The lease ends when it would have ended.
+	Convert(context.Context, *ConvertRequest) (*ConvertResponse, error)
 	// Keeps any number of leases alive on one stream, in place of a renewal timer for each lease. The server sets the
 	// pace: it sends beats, the client's read loop answers each beat, and only answers renew leases. A paused process
 	// stops answering, so its leases end. An open connection alone renews nothing. A process keeps its leases while its
@@ -408,6 +462,9 @@ func (UnimplementedLockServiceServer) Release(context.Context, *ReleaseRequest) 
 }
 func (UnimplementedLockServiceServer) Renew(context.Context, *RenewRequest) (*RenewResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Renew not implemented")
+}
+func (UnimplementedLockServiceServer) Convert(context.Context, *ConvertRequest) (*ConvertResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Convert not implemented")
 }
 func (UnimplementedLockServiceServer) KeepAlive(grpc.BidiStreamingServer[KeepAliveRequest, KeepAliveResponse]) error {
 	return status.Error(codes.Unimplemented, "method KeepAlive not implemented")
@@ -498,6 +555,24 @@ func _LockService_Renew_Handler(srv interface{}, ctx context.Context, dec func(i
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(LockServiceServer).Renew(ctx, req.(*RenewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _LockService_Convert_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ConvertRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LockServiceServer).Convert(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LockService_Convert_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LockServiceServer).Convert(ctx, req.(*ConvertRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -599,6 +674,10 @@ var LockService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Renew",
 			Handler:    _LockService_Renew_Handler,
+		},
+		{
+			MethodName: "Convert",
+			Handler:    _LockService_Convert_Handler,
 		},
 		{
 			MethodName: "Get",

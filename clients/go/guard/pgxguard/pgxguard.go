@@ -51,19 +51,23 @@ func CreateTable(ctx context.Context, db Execer) error {
 
 // Raise raises the fence of a lock. It must be the first statement of the transaction that writes.
 //
-// The error is a [*guard.StaleTokenError] if another holder has written, and otherwise wraps that of pgx. In both cases
-// roll back. Under REPEATABLE READ and SERIALIZABLE, Raise and the statements that follow may fail with SQLSTATE 40001:
+// The error is a [*guard.StaleTokenError] if another holder has written, [guard.ErrNoSlot] for several permits of a
+// semaphore, and otherwise wraps that of pgx. In all cases roll back. Under REPEATABLE READ and SERIALIZABLE, Raise and the statements that follow may fail with SQLSTATE 40001:
 // run the whole transaction again.
 func Raise(ctx context.Context, tx pgx.Tx, grant guard.Grant) error {
 	stale := &guard.StaleTokenError{Name: grant.Name(), Token: grant.Token()}
+	fence, err := guard.FenceName(grant)
+	if err != nil {
+		return err
+	}
 	var raised int64
-	row := tx.QueryRow(ctx, facts.GuardPostgresRaise, grant.Name(), int64(grant.Token()), grant.GrantID())
-	err := row.Scan(&raised)
+	row := tx.QueryRow(ctx, facts.GuardPostgresRaise, fence, int64(grant.Token()), grant.GrantID())
+	err = row.Scan(&raised)
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = tx.QueryRow(ctx, facts.GuardPostgresNewest, grant.Name()).Scan(&stale.Newest)
+		err = tx.QueryRow(ctx, facts.GuardPostgresNewest, fence).Scan(&stale.Newest)
 	}
 	if err != nil {
 		return fmt.Errorf("fencepost: lock %q: cannot raise the fence: %w", grant.Name(), err)
@@ -80,8 +84,12 @@ type Beginner interface {
 // wait for one another. Call it once after the grant. It waits for the transactions that work under this lock at that
 // time.
 //
-// The error is a [*guard.StaleTokenError] if a later writer has raised the fence, and otherwise wraps that of pgx.
+// The error is a [*guard.StaleTokenError] if a later writer has raised the fence, [guard.ErrNotShared] for a permit of a
+// semaphore, and otherwise wraps that of pgx.
 func RaiseShared(ctx context.Context, db Beginner, grant guard.Grant) error {
+	if err := readers.Check(grant); err != nil {
+		return err
+	}
 	err := pgx.BeginTxFunc(ctx, db, pgx.TxOptions{}, func(tx pgx.Tx) error {
 		return passes(ctx, tx, facts.GuardPostgresRaiseShared, grant)
 	})
@@ -95,6 +103,9 @@ func RaiseShared(ctx context.Context, db Beginner, grant guard.Grant) error {
 // was not called, and otherwise wraps that of pgx. In all cases roll back. Under REPEATABLE READ and SERIALIZABLE,
 // CheckShared and the statements that follow may fail with SQLSTATE 40001: run the whole transaction again.
 func CheckShared(ctx context.Context, tx pgx.Tx, grant guard.Grant) error {
+	if err := readers.Check(grant); err != nil {
+		return err
+	}
 	return readers.Wrapped(passes(ctx, tx, facts.GuardPostgresCheckShared, grant), grant, "check the shared token")
 }
 

@@ -40,10 +40,14 @@ func NewScript(write string) *Script {
 
 // Run runs the script. The key of the fence must be in the same slot of a cluster as the other keys, and so have the
 // same hash tag. The error of the result is a [*guard.StaleTokenError] if another holder has raised the fence. Then
-// nothing was written.
+// nothing was written. For one permit of a semaphore, the key of the fence is that of [guard.FenceKey].
 func (s *Script) Run(
 	ctx context.Context, client redis.Scripter, grant guard.Grant, fence string, keys []string, arguments ...any,
 ) *redis.Cmd {
+	fence, err := guard.FenceKey(grant, fence)
+	if err != nil {
+		return failed(ctx, err)
+	}
 	return run(ctx, s.script, client, grant, fence, keys, arguments, stale)
 }
 
@@ -53,18 +57,31 @@ func (s *Script) Run(
 func (s *Script) CheckShared(
 	ctx context.Context, client redis.Scripter, grant guard.Grant, fence string, keys []string, arguments ...any,
 ) *redis.Cmd {
+	if err := readers.Check(grant); err != nil {
+		return failed(ctx, err)
+	}
 	return run(ctx, s.shared, client, grant, fence, keys, arguments, readers.Refused)
 }
 
 // RaiseShared raises the token of a shared lock. Call it once after the grant. The error is a [*guard.StaleTokenError]
 // if a later writer has raised the fence.
 func RaiseShared(ctx context.Context, client redis.Scripter, grant guard.Grant, fence string) error {
+	if err := readers.Check(grant); err != nil {
+		return err
+	}
 	err := run(ctx, raiseShared, client, grant, fence, nil, nil, readers.Refused).Err()
 	if errors.Is(err, redis.Nil) {
 		// The script has no result.
 		return nil
 	}
 	return err
+}
+
+// failed is the result of a script that does not run.
+func failed(ctx context.Context, err error) *redis.Cmd {
+	result := redis.NewCmd(ctx)
+	result.SetErr(err)
+	return result
 }
 
 func stale(grant guard.Grant, newest uint64) error {

@@ -95,16 +95,19 @@ func CreateTable(ctx context.Context, dialect Dialect, db Execer) error {
 
 // Raise raises the fence of a lock. It must be the first statement of the transaction that writes.
 //
-// The error is a [*guard.StaleTokenError] if another holder has written, and otherwise wraps that of the database. In
-// both cases roll back.
+// The error is a [*guard.StaleTokenError] if another holder has written, [guard.ErrNoSlot] for several permits of a
+// semaphore, and otherwise wraps that of the database. In all cases roll back.
 func Raise(ctx context.Context, dialect Dialect, tx *sql.Tx, grant guard.Grant) error {
 	stale := &guard.StaleTokenError{Name: grant.Name(), Token: grant.Token()}
-	var err error
+	fence, err := guard.FenceName(grant)
+	if err != nil {
+		return err
+	}
 	switch dialect {
 	case Postgres, SQLite:
-		stale.Newest, err = raise(ctx, dialect, tx, grant)
+		stale.Newest, err = raise(ctx, dialect, tx, fence, grant)
 	case MySQL:
-		stale.Newest, err = raiseMySQL(ctx, tx, grant)
+		stale.Newest, err = raiseMySQL(ctx, tx, fence, grant)
 	default:
 		return errDialect
 	}
@@ -118,23 +121,25 @@ func Raise(ctx context.Context, dialect Dialect, tx *sql.Tx, grant guard.Grant) 
 }
 
 // raise returns the newest token if that of the grant is stale, otherwise 0.
-func raise(ctx context.Context, dialect Dialect, tx *sql.Tx, grant guard.Grant) (newest uint64, err error) {
+func raise(
+	ctx context.Context, dialect Dialect, tx *sql.Tx, fence string, grant guard.Grant,
+) (newest uint64, err error) {
 	texts := statements[dialect]
-	row := tx.QueryRowContext(ctx, texts.raise, grant.Name(), int64(grant.Token()), grant.GrantID())
+	row := tx.QueryRowContext(ctx, texts.raise, fence, int64(grant.Token()), grant.GrantID())
 	if err := row.Scan(&newest); !errors.Is(err, sql.ErrNoRows) {
 		return 0, err
 	}
-	return newest, tx.QueryRowContext(ctx, texts.newest, grant.Name()).Scan(&newest)
+	return newest, tx.QueryRowContext(ctx, texts.newest, fence).Scan(&newest)
 }
 
-func raiseMySQL(ctx context.Context, tx *sql.Tx, grant guard.Grant) (newest uint64, err error) {
+func raiseMySQL(ctx context.Context, tx *sql.Tx, fence string, grant guard.Grant) (newest uint64, err error) {
 	texts := statements[MySQL]
-	if _, err := tx.ExecContext(ctx, texts.raise, grant.Name(), int64(grant.Token()), grant.GrantID()); err != nil {
+	if _, err := tx.ExecContext(ctx, texts.raise, fence, int64(grant.Token()), grant.GrantID()); err != nil {
 		return 0, err
 	}
 	// It is NULL if the newest token is that of a reader.
 	var grantID sql.NullString
-	if err := tx.QueryRowContext(ctx, texts.newest, grant.Name()).Scan(&newest, &grantID); err != nil {
+	if err := tx.QueryRowContext(ctx, texts.newest, fence).Scan(&newest, &grantID); err != nil {
 		return 0, err
 	}
 	// Both are compared: equal ids alone would let a lower token pass if a caller gives grants the same id, or none.
@@ -153,12 +158,15 @@ type Beginner interface {
 // wait for one another. Call it once after the grant. It waits for the transactions that work under this lock at that
 // time.
 //
-// The error is a [*guard.StaleTokenError] if a later writer has raised the fence, and otherwise wraps that of the
-// database.
+// The error is a [*guard.StaleTokenError] if a later writer has raised the fence, [guard.ErrNotShared] for a permit of a
+// semaphore, and otherwise wraps that of the database.
 func RaiseShared(ctx context.Context, dialect Dialect, db Beginner, grant guard.Grant) error {
 	texts, ok := statements[dialect]
 	if !ok {
 		return errDialect
+	}
+	if err := readers.Check(grant); err != nil {
+		return err
 	}
 	err := raiseShared(ctx, dialect, texts, db, grant)
 	return readers.Wrapped(err, grant, "raise the shared token")
@@ -201,6 +209,9 @@ func CheckShared(ctx context.Context, dialect Dialect, tx *sql.Tx, grant guard.G
 	texts, ok := statements[dialect]
 	if !ok {
 		return errDialect
+	}
+	if err := readers.Check(grant); err != nil {
+		return err
 	}
 	return readers.Wrapped(checkShared(ctx, dialect, texts, tx, grant), grant, "check the shared token")
 }

@@ -83,6 +83,9 @@ class Client:
         min_hold: float | timedelta | None = None,
         lock_delay: float | timedelta | None = None,
         shared: bool = False,
+        semaphore: int | None = None,
+        permits: int | None = None,
+        permit_limit_version: int | None = None,
         on_lost: Callable[[Loss], None] | None = None,
         on_at_risk: Callable[[], None] | None = None,
     ) -> Generator[Lock, None, None]:
@@ -103,6 +106,9 @@ class Client:
             min_hold=min_hold,
             lock_delay=lock_delay,
             shared=shared,
+            semaphore=semaphore,
+            permits=permits,
+            permit_limit_version=permit_limit_version,
             on_lost=on_lost,
             on_at_risk=on_at_risk,
         ) as lock:
@@ -122,6 +128,9 @@ class Client:
         min_hold: float | timedelta | None = None,
         lock_delay: float | timedelta | None = None,
         shared: bool = False,
+        semaphore: int | None = None,
+        permits: int | None = None,
+        permit_limit_version: int | None = None,
         on_lost: Callable[[Loss], None] | None = None,
         on_at_risk: Callable[[], None] | None = None,
     ) -> Lock:
@@ -156,6 +165,16 @@ class Client:
                 readers too: readers that write next to each other must not be compared by the plain
                 :mod:`fencepost.guards`. All servers have to know it, as they have to know ``max_hold``. Not with
                 ``min_hold`` and ``lock_delay``.
+            semaphore: Takes a permit of a semaphore, of which all holders together use no more than this limit: 1 to
+                1,000,000. Nobody else holds the lock beside them, and requests are served in the order in which they
+                came. Holders work side by side, so no store can order them by their tokens; those of one
+                :attr:`Lock.slot` it can. All servers have to know it. Not with ``shared``, ``min_hold`` and
+                ``lock_delay``.
+            permits: How many permits of the semaphore the lock takes: 1 to ``semaphore``. They are given back together.
+                Ask for few: permits stay unused until there are enough for the request that is next. Default: 1.
+            permit_limit_version: The version of the limit. Raise it with each change of the limit: the highest version
+                that a request has named is in force for as long as the semaphore is held or waited for, and a request
+                with another limit of the same version is :class:`Refused` (``PERMIT_LIMIT_MISMATCH``). Default: 0.
             on_lost: Called once if the lock is lost, in a thread of the client: of one lock one call at a time, of
                 16 locks at the same time.
             on_at_risk: Called when renewals begin to fail, in a thread of the client too. The lock is still held.
@@ -172,8 +191,10 @@ class Client:
         label = self._options.holder if holder is None else holder
         convert.callback(on_lost, "on_lost")
         convert.callback(on_at_risk, "on_at_risk")
-        bounds = (max_hold, min_hold, lock_delay)
-        request = requests.acquire(name, ttl, wait, label, metadata, request_id, min_token, *bounds, shared)
+        bounds, version = (max_hold, min_hold, lock_delay), permit_limit_version
+        request = requests.acquire(
+            name, ttl, wait, label, metadata, request_id, min_token, *bounds, shared, semaphore, permits, version
+        )
         return self._acquire(request, on_lost, on_at_risk)
 
     def _acquire(
@@ -200,6 +221,9 @@ class Client:
         min_hold: float | timedelta | None = None,
         lock_delay: float | timedelta | None = None,
         shared: bool = False,
+        semaphore: int | None = None,
+        permits: int | None = None,
+        permit_limit_version: int | None = None,
         on_lost: Callable[[Loss], None] | None = None,
         on_at_risk: Callable[[], None] | None = None,
     ) -> Lock | None:
@@ -214,6 +238,9 @@ class Client:
                 min_hold=min_hold,
                 lock_delay=lock_delay,
                 shared=shared,
+                semaphore=semaphore,
+                permits=permits,
+                permit_limit_version=permit_limit_version,
                 on_lost=on_lost,
                 on_at_risk=on_at_risk,
             )

@@ -45,6 +45,8 @@ METADATA_BYTES_MAX: Final[int] = 4096
 REQUEST_BYTES_MAX: Final[int] = 65536
 # The highest fencing token: 2^53 - 1, so that a double holds each token exactly.
 TOKEN_MAX: Final[int] = 9007199254740991
+# The highest limit of a semaphore. The lowest is 1.
+PERMITS_MAX: Final[int] = 1000000
 # The maximum number of locks on one page of a listing.
 PAGE_SIZE_MAX: Final[int] = 1000
 # The part of the TTL that a holder keeps back because clocks run at different rates: 1 %.
@@ -153,6 +155,10 @@ REASONS: Final[Mapping[str, str]] = {
     "DEADLINE_OVER": "DEADLINE_EXCEEDED",
     "NOT_ALL_SERVERS": "FAILED_PRECONDITION",
     "BESIDE_CLASSIC": "FAILED_PRECONDITION",
+    "TOKEN_OUTDATED": "ABORTED",
+    "NOT_CONVERTIBLE": "FAILED_PRECONDITION",
+    "MODE_MISMATCH": "FAILED_PRECONDITION",
+    "PERMIT_LIMIT_MISMATCH": "FAILED_PRECONDITION",
     "TOKENS_EXHAUSTED": "FAILED_PRECONDITION",
     "CREDENTIALS_MISSING": "UNAUTHENTICATED",
     "CREDENTIALS_INVALID": "UNAUTHENTICATED",

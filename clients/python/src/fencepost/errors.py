@@ -25,8 +25,8 @@ class _NotAcquired(FencepostError):
         super().__init__(name, holders, waiters, delay)
         self.name = name
         self.holders = holders
-        """One, or the oldest of those that share the lock: at most 8. Empty while the lock is offered to the next
-        waiter, and if there is a ``delay``."""
+        """One, or the oldest of those that hold the lock together: at most 8. Empty while the lock is offered to the
+        next waiter, and if there is a ``delay``."""
         self.waiters = waiters
         """The number of requests that wait for the lock."""
         self.delay = delay

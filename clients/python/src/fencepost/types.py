@@ -83,6 +83,10 @@ class Holder:
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     shared: bool = False
     """Whether it shares the lock with others (``shared=True``)."""
+    permits: int = 0
+    """Its permits of a semaphore; 0 if the lock is held as none."""
+    slot: int | None = None
+    """Its slot, if it has one permit of a semaphore."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,8 @@ class LockInfo:
 
     name: str
     holders: tuple[Holder, ...]
-    """Empty if nobody holds the lock; see ``delay``. One, or the oldest of those that share it: at most 8."""
+    """Empty if nobody holds the lock; see ``delay``. One, or the oldest of those that hold it together: at
+    most 8."""
     waiters: int
     """The number of requests that wait."""
     previous_end: LeaseEnd

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from google.rpc import error_details_pb2 as details_pb2
 
 from fencepost._core import requests, timing
@@ -93,8 +95,11 @@ class World:
         request_id: str | None = None,
         lock_delay: float | None = None,
         shared: bool = False,
+        semaphore: int | None = None,
+        permits: int | None = None,
     ) -> Acquire:
-        request = requests.acquire(name, ttl, wait, "me", None, request_id, 0, lock_delay=lock_delay, shared=shared)
+        modes: dict[str, Any] = {"shared": shared, "semaphore": semaphore, "permits": permits}
+        request = requests.acquire(name, ttl, wait, "me", None, request_id, 0, lock_delay=lock_delay, **modes)
         return Acquire(self.engine, request, self.now, lambda: None)
 
     def sent(self, session: Session | None = None) -> list[pb.SessionRequest]:
@@ -111,8 +116,12 @@ class World:
     def answer(self, response: pb.SessionResponse, session: Session | None = None) -> None:
         self.engine.received(session or self.session, response, self.now)
 
-    def grant(self, request: pb.SessionRequest, ttl: float = 10.0, token: int = 1, lease_id: str = "lease") -> None:
-        self.answer(pb.SessionResponse(operation=request.operation, acquire=acquired(ttl, token, lease_id)))
+    def grant(
+        self, request: pb.SessionRequest, ttl: float = 10.0, token: int = 1, lease_id: str = "lease", slot: int = 0
+    ) -> None:
+        answer = acquired(ttl, token, lease_id)
+        answer.lease.slot = slot
+        self.answer(pb.SessionResponse(operation=request.operation, acquire=answer))
 
     def renew(self, request: pb.SessionRequest, ttl: float) -> None:
         renewed = pb.RenewResponse(outcome=pb.RenewResponse.OUTCOME_RENEWED, ttl=duration(ttl))

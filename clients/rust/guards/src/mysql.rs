@@ -43,10 +43,10 @@ pub async fn raise<'a>(
     grant: impl Into<Grant<'a>>,
 ) -> Result<(), RaiseError<Error>> {
     let grant = grant.into();
-    let token = grant.stored_token()?;
-    let raise = transaction.exec_drop(GUARD_MYSQL_RAISE, (grant.lock_name, token, grant.grant_id));
+    let (token, name) = (grant.stored_token()?, grant.fence_name()?);
+    let raise = transaction.exec_drop(GUARD_MYSQL_RAISE, (&*name, token, grant.grant_id));
     raise.await.map_err(RaiseError::Store)?;
-    let row = transaction.exec_first(GUARD_MYSQL_NEWEST, (grant.lock_name,)).await.map_err(RaiseError::Store)?;
+    let row = transaction.exec_first(GUARD_MYSQL_NEWEST, (&*name,)).await.map_err(RaiseError::Store)?;
     let (newest, grant_id) = fence(row).map_err(RaiseError::Store)?;
     if newest == token && grant_id.as_deref() == Some(grant.grant_id) {
         Ok(())
@@ -61,6 +61,7 @@ pub async fn raise<'a>(
 /// A deadlock is error 1213: call it again.
 pub async fn raise_shared<'a>(connection: &mut Conn, grant: impl Into<Grant<'a>>) -> Result<(), RaiseError<Error>> {
     let grant = grant.into();
+    grant.check_reader()?;
     let token = grant.stored_token()?;
     let mut transaction = connection.start_transaction(TxOpts::default()).await.map_err(RaiseError::Store)?;
     let raise = transaction.exec_drop(GUARD_MYSQL_RAISE_SHARED, (grant.lock_name, token, grant.grant_id));
@@ -78,7 +79,9 @@ pub async fn check_shared<'a>(
     transaction: &mut Transaction<'_>,
     grant: impl Into<Grant<'a>>,
 ) -> Result<(), RaiseError<Error>> {
-    check(transaction, grant.into()).await
+    let grant = grant.into();
+    grant.check_reader()?;
+    check(transaction, grant).await
 }
 
 async fn check(transaction: &mut Transaction<'_>, grant: Grant<'_>) -> Result<(), RaiseError<Error>> {

@@ -37,9 +37,9 @@ async fn is_current(client: &impl GenericClient) -> Result<bool, Error> {
 /// or if the future was dropped, roll the transaction back.
 pub async fn raise<'a>(transaction: &Transaction<'_>, grant: impl Into<Grant<'a>>) -> Result<(), RaiseError<Error>> {
     let grant = grant.into();
-    let token = grant.stored_token()?;
+    let (token, fence) = (grant.stored_token()?, grant.fence_name()?);
     // Sent with their types, so that the statements need not be prepared: one round trip, also through a pooler.
-    let name = (&grant.lock_name as &(dyn ToSql + Sync), Type::VARCHAR);
+    let name = (&fence as &(dyn ToSql + Sync), Type::VARCHAR);
     let parameters = [name.clone(), (&token, Type::INT8), (&grant.grant_id, Type::VARCHAR)];
     let raised = transaction.query_typed(GUARD_POSTGRES_RAISE, &parameters).await.map_err(RaiseError::Store)?;
     if !raised.is_empty() {
@@ -70,6 +70,7 @@ pub async fn check_shared<'a>(
 
 /// Runs a statement that returns a row, unless the store refuses the reader.
 async fn pass(client: &impl GenericClient, text: &str, grant: Grant<'_>) -> Result<(), RaiseError<Error>> {
+    grant.check_reader()?;
     let token = grant.stored_token()?;
     let name = (&grant.lock_name as &(dyn ToSql + Sync), Type::VARCHAR);
     let parameters = [name.clone(), (&token, Type::INT8), (&grant.grant_id, Type::VARCHAR)];

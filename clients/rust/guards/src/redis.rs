@@ -24,7 +24,7 @@ impl GuardedScript {
     ///
     /// `fence` is the key that keeps the highest token of this lock: one key for each lock, the same for all writers,
     /// in a cluster in the same slot as the data (`{orders/42}:fence` beside `{orders/42}:state`). Let no fence expire
-    /// or be evicted.
+    /// or be evicted. For one permit of a semaphore the key is that of [`Grant::fence_key`].
     pub async fn run<'a, T: FromRedisValue>(
         &self,
         connection: &mut (impl ConnectionLike + Send),
@@ -34,7 +34,7 @@ impl GuardedScript {
         arguments: impl ToRedisArgs,
     ) -> Result<T, RaiseError<RedisError>> {
         let grant = grant.into();
-        let mut call = self.exclusive.key(fence);
+        let mut call = self.exclusive.key(&*grant.fence_key(fence)?);
         call.key(keys).arg(grant.stored_token()?).arg(grant.grant_id).arg(arguments);
         call.invoke_async(connection).await.map_err(|error| match newest(&error) {
             Some(newest) => grant.stale(newest).into(),
@@ -53,6 +53,7 @@ impl GuardedScript {
         arguments: impl ToRedisArgs,
     ) -> Result<T, RaiseError<RedisError>> {
         let grant = grant.into();
+        grant.check_reader()?;
         let mut call = self.shared.key(fence);
         call.key(keys).arg(grant.stored_token()?).arg(grant.grant_id).arg(arguments);
         call.invoke_async(connection).await.map_err(|error| refused(grant, error))
@@ -66,6 +67,7 @@ pub async fn raise_shared<'a>(
     grant: impl Into<Grant<'a>>,
 ) -> Result<(), RaiseError<RedisError>> {
     let grant = grant.into();
+    grant.check_reader()?;
     let script = Script::new(GUARD_REDIS_RAISE_SHARED);
     let mut call = script.key(fence);
     call.arg(grant.stored_token()?).arg(grant.grant_id);

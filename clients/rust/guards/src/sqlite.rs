@@ -32,18 +32,20 @@ fn is_current(connection: &Connection) -> Result<bool, Error> {
 /// does.
 pub fn raise<'a>(transaction: &Transaction<'_>, grant: impl Into<Grant<'a>>) -> Result<(), RaiseError<Error>> {
     let grant = grant.into();
-    let parameters = params![grant.lock_name, grant.stored_token()?, grant.grant_id];
+    let fence = grant.fence_name()?;
+    let parameters = params![fence, grant.stored_token()?, grant.grant_id];
     let raised = transaction.query_row(GUARD_SQLITE_RAISE, parameters, |row| row.get::<_, i64>(0)).optional();
     if raised.map_err(RaiseError::Store)?.is_some() {
         return Ok(());
     }
-    let newest = transaction.query_row(GUARD_SQLITE_NEWEST, [grant.lock_name], |row| row.get(0));
+    let newest = transaction.query_row(GUARD_SQLITE_NEWEST, [fence], |row| row.get(0));
     Err(grant.stale(newest.map_err(RaiseError::Store)?).into())
 }
 
 /// Raises the token of a shared lock, in a transaction of its own. Call it once after the grant.
 pub fn raise_shared<'a>(connection: &mut Connection, grant: impl Into<Grant<'a>>) -> Result<(), RaiseError<Error>> {
     let grant = grant.into();
+    grant.check_reader()?;
     let parameters = params![grant.lock_name, grant.stored_token()?, grant.grant_id];
     let transaction =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(RaiseError::Store)?;
@@ -55,6 +57,7 @@ pub fn raise_shared<'a>(connection: &mut Connection, grant: impl Into<Grant<'a>>
 /// writes, begin it as [`Immediate`](TransactionBehavior::Immediate). After an error roll it back, as dropping it does.
 pub fn check_shared<'a>(transaction: &Transaction<'_>, grant: impl Into<Grant<'a>>) -> Result<(), RaiseError<Error>> {
     let grant = grant.into();
+    grant.check_reader()?;
     let token = grant.stored_token()?;
     // The token comes as often as it is compared.
     let parameters = params![grant.lock_name, token, token, token, grant.grant_id];

@@ -55,11 +55,13 @@ impl FakeLock {
             grant_id: "00000000-0000-4000-8000-000000000002".to_owned(),
             token,
             ttl: TTL,
+            permits: 0,
+            slot: None,
         };
         let now = Moment::now();
         let reading = Reading { sent: now, read: now, held_for: Duration::ZERO, ttl: TTL };
         let state = Arc::new(LeaseState::new(core.next_key(), lease, reading));
-        Self { held: Held { state, core: Arc::new(core) } }
+        Self { held: Held { state, core: Arc::new(core), permits: 0 } }
     }
 
     /// Loses the lock for this reason. Only the first loss counts.

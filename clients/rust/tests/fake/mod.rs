@@ -131,6 +131,7 @@ pub fn lease(name: &str) -> v1::Lease {
         grant_id: "grant-1".to_owned(),
         fencing_token: 41,
         ttl: wire(TTL),
+        slot: 0,
     }
 }
 
@@ -339,6 +340,10 @@ impl v1::lock_service_server::LockService for Fake {
         self.update(|state| state.renews.push(request.into_inner()));
         let outcome = v1::renew_response::Outcome::Renewed.into();
         Ok(Response::new(v1::RenewResponse { outcome, ttl: wire(TTL), ..Default::default() }))
+    }
+
+    async fn convert(&self, _: Request<v1::ConvertRequest>) -> Result<Response<v1::ConvertResponse>, Status> {
+        Err(Status::unimplemented("convert"))
     }
 
     type KeepAliveStream = ReceiverStream<Result<v1::KeepAliveResponse, Status>>;

@@ -21,10 +21,12 @@
  * await postgres.checkShared(tx, lock); // StaleToken: roll back and stop
  * ```
  *
+ * One permit of a semaphore has a fence of its own for each slot ({@link fenceName}); a lock with several is refused.
+ *
  * No driver is a dependency: each guard takes the driver's own objects.
  */
 export { StaleToken } from "../errors.js";
-export type { Fenced } from "./fenced.js";
+export { type Fenced, fenceName } from "./fenced.js";
 export * as mysql from "./mysql.js";
 export * as postgres from "./postgres.js";
 export * as redis from "./redis.js";

@@ -10,7 +10,7 @@ import {
   GUARD_MYSQL_RAISE,
   GUARD_MYSQL_RAISE_SHARED,
 } from "../facts.js";
-import { type Fenced, refused } from "./fenced.js";
+import { type Fenced, fenceName, reader, refused } from "./fenced.js";
 
 /** A `Connection`, `PoolConnection` or `Pool` of `mysql2/promise`. */
 export interface Connection {
@@ -50,9 +50,10 @@ async function isCurrent(connection: Connection): Promise<boolean> {
  *
  * @throws StaleToken if the store has seen a newer token: roll back and stop
  */
-export async function raise(transaction: Transaction, { name, token, grantId }: Fenced): Promise<void> {
-  await transaction.query(GUARD_MYSQL_RAISE, [name, token, grantId]);
-  const [rows] = await transaction.query(GUARD_MYSQL_NEWEST, [name]);
+export async function raise(transaction: Transaction, lock: Fenced): Promise<void> {
+  const [fence, { name, token, grantId }] = [fenceName(lock), lock];
+  await transaction.query(GUARD_MYSQL_RAISE, [fence, token, grantId]);
+  const [rows] = await transaction.query(GUARD_MYSQL_NEWEST, [fence]);
   const [row] = rows as { token: unknown; grant_id: unknown }[];
   const newest = Number(row?.token);
   if (newest !== token || row?.grant_id !== grantId) throw new StaleToken(name, token, newest);
@@ -66,7 +67,8 @@ export async function raise(transaction: Transaction, { name, token, grantId }: 
  * @throws StaleToken if a later writer has raised the fence
  */
 export async function raiseShared(connection: Connection, lock: Fenced): Promise<void> {
-  await connection.query(GUARD_MYSQL_RAISE_SHARED, [lock.name, lock.token, lock.grantId]);
+  const { name, token, grantId } = reader(lock);
+  await connection.query(GUARD_MYSQL_RAISE_SHARED, [name, token, grantId]);
   await check(connection, lock);
 }
 
@@ -79,7 +81,7 @@ export async function raiseShared(connection: Connection, lock: Fenced): Promise
  * @throws TypeError if `raiseShared` was not called
  */
 export async function checkShared(transaction: Transaction, lock: Fenced): Promise<void> {
-  await check(transaction, lock);
+  await check(transaction, reader(lock));
 }
 
 async function check(connection: Connection, lock: Fenced): Promise<void> {

@@ -9,7 +9,7 @@ import {
   GUARD_POSTGRES_RAISE,
   GUARD_POSTGRES_RAISE_SHARED,
 } from "../facts.js";
-import { type Fenced, refused } from "./fenced.js";
+import { type Fenced, fenceName, reader, refused } from "./fenced.js";
 
 /** A `Client`, `PoolClient` or `Pool` of `pg`. */
 export interface Connection {
@@ -50,10 +50,11 @@ async function isCurrent(connection: Connection): Promise<boolean> {
  *
  * @throws StaleToken if the store has seen a newer token: roll back and stop
  */
-export async function raise(transaction: Transaction, { name, token, grantId }: Fenced): Promise<void> {
-  const raised = await transaction.query(GUARD_POSTGRES_RAISE, [name, token, grantId]);
+export async function raise(transaction: Transaction, lock: Fenced): Promise<void> {
+  const [fence, { name, token, grantId }] = [fenceName(lock), lock];
+  const raised = await transaction.query(GUARD_POSTGRES_RAISE, [fence, token, grantId]);
   if (raised.rows.length > 0) return;
-  const { rows } = await transaction.query(GUARD_POSTGRES_NEWEST, [name]);
+  const { rows } = await transaction.query(GUARD_POSTGRES_NEWEST, [fence]);
   const [row] = rows as { token: unknown }[];
   throw new StaleToken(name, token, Number(row?.token));
 }
@@ -66,7 +67,7 @@ export async function raise(transaction: Transaction, { name, token, grantId }: 
  * @throws StaleToken if a later writer has raised the fence
  */
 export async function raiseShared(connection: Connection, lock: Fenced): Promise<void> {
-  await pass(connection, GUARD_POSTGRES_RAISE_SHARED, lock);
+  await pass(connection, GUARD_POSTGRES_RAISE_SHARED, reader(lock));
 }
 
 /**
@@ -78,7 +79,7 @@ export async function raiseShared(connection: Connection, lock: Fenced): Promise
  * @throws TypeError if `raiseShared` was not called
  */
 export async function checkShared(transaction: Transaction, lock: Fenced): Promise<void> {
-  await pass(transaction, GUARD_POSTGRES_CHECK_SHARED, lock);
+  await pass(transaction, GUARD_POSTGRES_CHECK_SHARED, reader(lock));
 }
 
 /** Runs a statement that returns a row, unless the store refuses the reader. */

@@ -5,7 +5,7 @@
  */
 import { StaleToken } from "../errors.js";
 import { GUARD_REDIS_CHECK_SHARED, GUARD_REDIS_RAISE, GUARD_REDIS_RAISE_SHARED } from "../facts.js";
-import { type Fenced, refused } from "./fenced.js";
+import { type Fenced, fenceKey, reader, refused } from "./fenced.js";
 
 /** A client or a cluster of `redis`. */
 export interface NodeRedis {
@@ -22,7 +22,8 @@ export interface IoRedis {
 export interface Write {
   /**
    * The key of the fence: a hash with the highest token. In a cluster, its hash tag has to be that of the data, for
-   * example `{orders/42}:fence`. All writers of the lock use the same key.
+   * example `{orders/42}:fence`. All writers of the lock use the same key. For one permit of a semaphore, `#SLOT` is
+   * appended.
    */
   readonly fence: string;
   /** The script in Lua. Its keys begin at `KEYS[2]`, its arguments at `ARGV[3]`. */
@@ -40,7 +41,8 @@ export interface Write {
  */
 export async function write(client: NodeRedis | IoRedis, lock: Fenced, write: Write): Promise<unknown> {
   try {
-    return await run(client, lock, `${GUARD_REDIS_RAISE}\n${write.script}`, write);
+    const fence = fenceKey(lock, write.fence);
+    return await run(client, lock, `${GUARD_REDIS_RAISE}\n${write.script}`, { ...write, fence });
   } catch (error) {
     const newest = newestOf(error);
     throw newest === undefined ? error : new StaleToken(lock.name, lock.token, newest);
@@ -54,7 +56,7 @@ export async function write(client: NodeRedis | IoRedis, lock: Fenced, write: Wr
  */
 export async function raiseShared(client: NodeRedis | IoRedis, lock: Fenced, fence: string): Promise<void> {
   try {
-    await run(client, lock, GUARD_REDIS_RAISE_SHARED, { fence });
+    await run(client, reader(lock), GUARD_REDIS_RAISE_SHARED, { fence });
   } catch (error) {
     const newest = newestOf(error);
     throw newest === undefined ? error : refused(lock, newest);
@@ -70,7 +72,7 @@ export async function raiseShared(client: NodeRedis | IoRedis, lock: Fenced, fen
  */
 export async function checkShared(client: NodeRedis | IoRedis, lock: Fenced, write: Write): Promise<unknown> {
   try {
-    return await run(client, lock, `${GUARD_REDIS_CHECK_SHARED}\n${write.script}`, write);
+    return await run(client, reader(lock), `${GUARD_REDIS_CHECK_SHARED}\n${write.script}`, write);
   } catch (error) {
     const newest = newestOf(error);
     throw newest === undefined ? error : refused(lock, newest);

@@ -9,7 +9,7 @@ import {
   GUARD_SQLITE_RAISE,
   GUARD_SQLITE_RAISE_SHARED,
 } from "../facts.js";
-import { type Fenced, refused } from "./fenced.js";
+import { type Fenced, fenceName, reader, refused } from "./fenced.js";
 
 /** A `Database` of `better-sqlite3`, or a `DatabaseSync` of `node:sqlite`. */
 export interface Database {
@@ -47,11 +47,12 @@ function isCurrent(database: Database): boolean {
  * @throws StaleToken if the store has seen a newer token: roll back and stop
  * @throws TypeError if no transaction is open, as far as the driver says
  */
-export function raise(database: Database, { name, token, grantId }: Fenced): void {
+export function raise(database: Database, lock: Fenced): void {
   needTransaction(database);
+  const [fence, { name, token, grantId }] = [fenceName(lock), lock];
   // Most drivers return undefined for no row, some null.
-  if (database.prepare(GUARD_SQLITE_RAISE).get(name, token, grantId)) return;
-  throw new StaleToken(name, token, newest(database, name));
+  if (database.prepare(GUARD_SQLITE_RAISE).get(fence, token, grantId)) return;
+  throw new StaleToken(name, token, newest(database, fence));
 }
 
 /**
@@ -64,7 +65,7 @@ export function raiseShared(database: Database, lock: Fenced): void {
   if (database.inTransaction === true || database.isTransaction === true) {
     throw new TypeError("raiseShared is a transaction of its own: end the open one");
   }
-  const { name, token, grantId } = lock;
+  const { name, token, grantId } = reader(lock);
   const raised = database.prepare(GUARD_SQLITE_RAISE_SHARED).get(name, token, grantId);
   if (!raised) throw refused(lock, newest(database, name));
 }
@@ -78,7 +79,7 @@ export function raiseShared(database: Database, lock: Fenced): void {
  */
 export function checkShared(database: Database, lock: Fenced): void {
   needTransaction(database);
-  const { name, token, grantId } = lock;
+  const { name, token, grantId } = reader(lock);
   const passed = database.prepare(GUARD_SQLITE_CHECK_SHARED).get(name, token, token, token, grantId);
   if (!passed) throw refused(lock, newest(database, name));
 }

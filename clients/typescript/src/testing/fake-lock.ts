@@ -22,8 +22,8 @@ export interface FakeLockOptions {
 
 /**
  * A {@link Lock} for unit tests of code that takes one. It is held until the test loses it, or until it is released.
- * There is no queue behind it and no clock in it, so `maxHold`, `minHold`, `lockDelay` and `shared` have no part here:
- * a `Server` honours them.
+ * There is no queue behind it and no clock in it, so `maxHold`, `minHold`, `lockDelay`, `shared` and `semaphore` have
+ * no part here: a `Server` honours them.
  *
  * ```ts
  * const lock = new FakeLock("orders/42", { token: 7 });
@@ -37,6 +37,8 @@ export class FakeLock implements Lock {
   readonly name: string;
   readonly token: number;
   readonly grantId: string;
+  readonly permits = 0;
+  readonly slot = undefined;
   readonly holder: string;
   readonly previousEnd: End;
   readonly ttl: number;

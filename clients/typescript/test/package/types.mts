@@ -1,5 +1,5 @@
 import { Client, type LeadOptions, type Lock, type LockDelay, LockLost, type LossReason } from "@fencepost/client";
-import { type Fenced, redis, type sqlite, StaleToken } from "@fencepost/client/guards";
+import { type Fenced, fenceName, redis, type sqlite, StaleToken } from "@fencepost/client/guards";
 import { FakeLock, type FakeLockOptions, Server, type ServerOptions } from "@fencepost/client/testing";
 
 const client: Client = new Client({ servers: ["a", "b:1"], token: () => Promise.resolve("t"), tls: { caFile: "ca" } });
@@ -20,8 +20,13 @@ await using lock = await client.lock(text, { metadata: { a: "b" }, onAtRisk: (it
 const free: Lock | null = await client.tryLock("a", { minHold: 1000, lockDelay: 1000 });
 const reader: Lock = await client.lock("a", { shared: true });
 console.log(reader.token, (await client.get("a")).holderCount);
+const permit: Lock = await client.lock("a", { semaphore: 5, permits: 1, permitLimitVersion: 1n });
+const slot: number | undefined = permit.slot;
+console.log(slot, permit.permits, (await client.get("a")).holders[0]?.slot, fenceName(permit));
 // @ts-expect-error An election has one leader at a time.
 await client.lead("a", { shared: true }, () => 7);
+// @ts-expect-error An election has one leader at a time.
+await client.lead("a", { semaphore: 2 }, () => 7);
 // @ts-expect-error The locks of a set are exclusive.
 await client.lockAll(["a"], { shared: true });
 const delay: LockDelay | undefined = (await client.get("a")).delay;

@@ -6,7 +6,7 @@ use crate::{
     figures::Figures,
     load::{Client, Load, Measurement},
     meter::Grant,
-    plan::Via,
+    plan::{Mode, Via},
     testbed::Testbed,
 };
 use anyhow::Result;
@@ -17,18 +17,29 @@ pub(crate) async fn run(run: Run<'_>, testbed: &Testbed, via: Via) -> Result<(Fi
     let mut load = Load::paced(run.plan, run.label, run.plan.clients);
     for index in 0..run.plan.clients {
         let (caller, name) = (callers[index % callers.len()].clone(), format!("{}one", run.prefix));
-        load.start(index, |client| contend(client, caller, name));
+        load.start(index, |client| contend(client, caller, name, run.plan.mode));
     }
     let mut measured = load.measure(testbed).await?;
     let mut figures = measured.figures();
-    measured.order(&mut figures);
+    match run.plan.mode {
+        Mode::Exclusive => measured.order(&mut figures),
+        // Those that are offered the lock together get it in any order.
+        Mode::Shared | Mode::Mixed | Mode::Semaphore(_) => measured.fairness(&mut figures),
+    }
     Ok((figures, measured))
 }
 
-async fn contend(client: Client, mut caller: Caller, name: String) {
+/// In [`Mode::Mixed`] one request of so many is a writer's.
+const WRITER_EVERY: usize = 10;
+
+async fn contend(client: Client, mut caller: Caller, name: String, mode: Mode) {
+    let mut count = client.index;
     while let Some(began) = client.next().await {
+        count += 1;
+        let is_writer = mode == Mode::Mixed && count.is_multiple_of(WRITER_EVERY);
+        let asked = if is_writer { Mode::Exclusive } else { mode };
         let sent = Instant::now();
-        let granted = match caller.acquire(&name, TTL, WAIT).await {
+        let granted = match caller.acquire_as(&name, TTL, WAIT, asked).await {
             Ok(granted) => granted,
             Err(failure) => {
                 client.failed(failure).await;

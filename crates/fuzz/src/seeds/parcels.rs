@@ -6,11 +6,12 @@ use fencepost::testing::{
         command::{Acquire, Candidate, Command, Outcome},
         features::Features,
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
-        lease::{Delays, LeaseEnd, MaxHold, Mode, Terms},
+        lease::{Delays, LeaseEnd, MaxHold, Terms},
+        mode::{Mode, PermitLimit, Permits},
         name::{Holder, LockName, Metadata, Reason},
         outcome::{
-            AcquireOutcome, ClassicHold, Contention, DelayView, Fate, Gone, Grant, HolderView, LockView,
-            ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome, SharedView,
+            AcquireOutcome, ClassicHold, Contention, DelayView, Fate, Gone, Grant, HeldPermits, HolderView, LockView,
+            ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome, SemaphoreView, SharedView,
         },
         time::StoreTime,
         token::FencingToken,
@@ -26,7 +27,7 @@ use fencepost::testing::{
         },
     },
 };
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 use uuid::Uuid;
 
 const ID: Uuid = Uuid::from_u128(0x0ea8_5d06_5d6b_4f61_8a5f_1f5e_5c1c_0b11);
@@ -37,6 +38,7 @@ const LEASE: LeaseId = LeaseId(ID);
 const ATTACHMENT: AttachmentId = AttachmentId(ID);
 const CANDIDATE: Candidate = Candidate { lease_id: LEASE, grant_id: GrantId(ID), attachment: Some(ATTACHMENT) };
 const SPAN: Duration = Duration::from_secs(30);
+const LIMIT: PermitLimit = PermitLimit { permits: 10, version: 3 };
 
 fn token() -> FencingToken {
     FencingToken::new(7).expect("it is one")
@@ -68,9 +70,16 @@ fn acquire() -> Acquire {
     Acquire { call: CALL, terms, wait: true, candidate: CANDIDATE }
 }
 
+fn acquire_permits() -> Acquire {
+    let mode = Mode::Semaphore(Box::new(Permits { count: 2, limit: LIMIT, slot: None }));
+    let acquire = acquire();
+    Acquire { terms: Terms { mode, ..acquire.terms }, ..acquire }
+}
+
 fn commands() -> Vec<Command> {
     vec![
         Command::Acquire(acquire()),
+        Command::Acquire(acquire_permits()),
         Command::Claim(CALL, CANDIDATE),
         Command::GiveUp(CALL),
         Command::DropCall(CALL),
@@ -99,8 +108,10 @@ fn view() -> LockView {
         ttl: SPAN,
         left: SPAN,
         held: SPAN,
+        permits: Some(HeldPermits { count: 1, slot: NonZeroU32::new(2) }),
     };
-    let shared = SharedView { holders: vec![current.clone()], count: 9, has_token: true };
+    let semaphore = Some(SemaphoreView { used: 9, limit: LIMIT });
+    let shared = SharedView { holders: vec![current.clone()], count: 9, has_token: true, semaphore };
     LockView {
         current: Some(current),
         classic: Some(ClassicHold { left: Some(SPAN) }),
@@ -119,6 +130,7 @@ fn acquire_outcomes() -> Vec<AcquireOutcome> {
         token: token(),
         left: SPAN,
         previous_end: Some(LeaseEnd::Expired),
+        slot: NonZeroU32::new(2),
     };
     let LockView { current, classic, waiters, delay, shared, .. } = view();
     let contention = Box::new(Contention { current, classic, waiters, delay, shared });
@@ -128,6 +140,7 @@ fn acquire_outcomes() -> Vec<AcquireOutcome> {
         AcquireOutcome::Queued,
         AcquireOutcome::TimedOut(contention),
         AcquireOutcome::MinTokenTooHigh(9),
+        AcquireOutcome::LimitMismatch(LIMIT),
     ]
 }
 

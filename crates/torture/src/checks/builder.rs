@@ -95,6 +95,7 @@ impl HistoryBuilder {
             valid_until: self.ms(ret + TTL * 94 / 100),
             held_for: (ret - invoke) * 1_000_000,
             left: TTL * 1_000_000,
+            slot: 0,
             usable: true,
         };
         self.ended(client, request, (invoke, ret), AcquireEnd::Acquired(grant))
@@ -112,6 +113,7 @@ impl HistoryBuilder {
             wait: 20 * SECOND,
             min_token: 0,
             shared: false,
+            permits: 0,
             invoke: self.ms(invoke),
             ret: self.ms(ret),
             end,
@@ -132,6 +134,11 @@ impl HistoryBuilder {
     /// Makes it a request for a shared lease.
     pub(crate) fn shared(self) -> Self {
         self.acquire(|acquire| acquire.shared = true)
+    }
+
+    /// Makes it a request for permits, of which one has this slot.
+    pub(crate) fn permits(self, permits: u32, slot: u32) -> Self {
+        self.acquire(|acquire| acquire.permits = permits).grant(|grant| grant.slot = slot)
     }
 
     /// Sets its attempt number.

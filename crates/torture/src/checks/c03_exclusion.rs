@@ -1,4 +1,5 @@
-//! C3: no two leases are valid at once by their holders' clocks, unless both are shared.
+//! C3: no two leases are valid at once by their holders' clocks, unless both are shared, or are of a semaphore. Those
+//! of a semaphore have no more permits together than its limit, and no slot twice.
 //!
 //! A holder may work from the answer with its grant until its validity, as extended by renewals, ends, or it sends a
 //! Release, or it learns of the loss. A grant that arrived too late to be used does not count. Overlaps that a fault
@@ -10,7 +11,10 @@ use super::{
     index::{History, Lock},
     lease::Lease,
 };
-use crate::{history::Nanos, verdict::Check};
+use crate::{
+    history::{Nanos, PERMIT_LIMIT},
+    verdict::Check,
+};
 
 pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
     for lock in &history.locks {
@@ -24,12 +28,13 @@ fn check_lock(history: &History<'_>, lock: &Lock<'_>, findings: &mut Findings) {
         intervals.extend(lease.intervals().into_iter().map(|(from, until)| (from, until, which)));
     }
     intervals.sort_unstable();
+    check_permits(history, lock, &intervals, findings);
     // Of all leases, and of those that exclude a shared one.
     let mut longest: Option<(Nanos, Nanos, usize)> = None;
     let mut longest_exclusive = None;
     for (from, until, which) in intervals {
-        let is_shared = lock.leases[which].is_shared();
-        let before = if is_shared { longest_exclusive } else { longest };
+        let is_beside = lock.leases[which].is_beside_others();
+        let before = if is_beside { longest_exclusive } else { longest };
         if let Some((had_from, had_until, holder)) = before.filter(|(_, end, holder)| from < *end && which != *holder) {
             let (had, new) = (&lock.leases[holder], &lock.leases[which]);
             let both_until = had_until.min(until);
@@ -54,9 +59,42 @@ fn check_lock(history: &History<'_>, lock: &Lock<'_>, findings: &mut Findings) {
         if longest.is_none_or(|(_, end, _)| until > end) {
             longest = Some((from, until, which));
         }
-        if !is_shared && longest_exclusive.is_none_or(|(_, end, _)| until > end) {
+        if !is_beside && longest_exclusive.is_none_or(|(_, end, _)| until > end) {
             longest_exclusive = Some((from, until, which));
         }
+    }
+}
+
+/// The leases of a semaphore, at each moment at which one of them begins.
+fn check_permits(history: &History<'_>, lock: &Lock<'_>, intervals: &[(Nanos, Nanos, usize)], findings: &mut Findings) {
+    // Those that last at the moment.
+    let mut held: Vec<(Nanos, usize)> = Vec::new();
+    for (from, until, which) in intervals.iter().copied().filter(|(.., which)| lock.leases[*which].permits() > 0) {
+        held.retain(|(end, other)| from < *end && *other != which);
+        let new = &lock.leases[which];
+        let of_slot = |(_, other): &&(Nanos, usize)| {
+            new.slots().any(|slot| slot != 0 && lock.leases[*other].slots().any(|taken| taken == slot))
+        };
+        let twice = held.iter().find(of_slot).map(|(end, other)| (*end, *other, "has the same slot"));
+        held.push((until, which));
+        let used: u32 = held.iter().map(|(_, which)| lock.leases[*which].permits()).sum();
+        let above = (used > PERMIT_LIMIT).then_some(());
+        let above =
+            above.and_then(|()| held.iter().min()).map(|(end, other)| (*end, *other, "is above the limit with it"));
+        let Some((until, other, how)) = twice.or(above) else { continue };
+        let is_excused = held.iter().any(|(_, which)| is_revoked(&lock.leases[*which], from));
+        let excuse = if is_excused { Some("force-release".to_owned()) } else { history.excuse(from, until) };
+        let had = &lock.leases[other];
+        let what = format!(
+            "client {} holds {} until {}, and client {}, who {how}, holds {} from {}; {used} permits are used",
+            had.client,
+            had.token,
+            findings.at(until),
+            new.client,
+            new.token,
+            findings.at(from)
+        );
+        findings.excusable(Check::C3, lock.name, what, excuse);
     }
 }
 
@@ -72,6 +110,37 @@ mod tests {
     /// Client 1 believes in its lease until 1.885 s; client 2 gets one at 1 s.
     fn overlap() -> HistoryBuilder {
         HistoryBuilder::new().granted(1, "a", (0, 5), 1).granted(2, "b", (990, 1_000), 2).released(2, 2, (1_500, 1_510))
+    }
+
+    /// The holders of so many permits and these slots, all at one time.
+    fn permits<const N: usize>(holders: [(u32, u32); N]) -> HistoryBuilder {
+        let granted = |builder: HistoryBuilder, (n, (permits, slot)): (u32, (u32, u32))| {
+            let request = format!("request-{n}");
+            let from = 10 * u64::from(n);
+            builder.granted(n, &request, (from, from + 5), n.into()).permits(permits, slot)
+        };
+        let builder = (1..).zip(holders).fold(HistoryBuilder::new(), granted);
+        (1..=N as u32).fold(builder, |builder, n| builder.released(n, n.into(), (500, 505)))
+    }
+
+    #[test]
+    fn holders_of_permits_stay_within_the_limit() {
+        permits([(1, 1), (1, 2), (1, 3)]).satisfies(C3);
+        permits([(2, 0), (1, 1)]).satisfies(C3);
+        permits([(2, 0), (1, 1), (1, 2)])
+            .violates(C3, "client 1 holds 1795000000000001 until 0.500000 s, and client 3, who is above the limit");
+        permits([(3, 0), (3, 0)]).violates(C3, "6 permits are used");
+    }
+
+    #[test]
+    fn a_slot_has_one_holder() {
+        permits([(1, 1), (1, 1)]).violates(C3, "client 2, who has the same slot");
+    }
+
+    #[test]
+    fn nobody_holds_alone_beside_a_permit() {
+        let beside = permits([(1, 1)]).granted(2, "b", (100, 105), 2).released(2, 2, (300, 305));
+        beside.violates(C3, "client 1 holds");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! C6: first come, first served, across replicas: but for readers among each other, which come in together.
+//! C6: first come, first served, across replicas: but for readers, and holders of permits, among each other, which come
+//! in together.
 //!
 //! A request that was sent once and waited is certainly queued 1 s, or the slack if that is more, after it was sent. A
 //! request first sent after that and granted before it, by tokens or because the earlier one timed out, has overtaken
@@ -65,18 +66,18 @@ fn overtaken<'a>(
     let mut later: Vec<_> = lock.leases.iter().collect();
     later.sort_by_key(|lease| lease.asked_from());
     let mut first = first.into_iter().peekable();
-    // Of all that waited, and of those that a reader may not overtake.
+    // Of all that waited, and of those that a reader, or a holder of permits, may not overtake.
     let mut last: Option<(&Acquire, u64)> = None;
     let mut last_exclusive: Option<(&Acquire, u64)> = None;
     let mut found = Vec::new();
     for lease in later {
         while let Some((one, token)) = first.next_if(|(one, _)| one.invoke + queued_after < lease.asked_from()) {
             last = last.filter(|(_, most)| *most > token).or(Some((one, token)));
-            if !one.shared {
+            if !one.is_beside_others() {
                 last_exclusive = last_exclusive.filter(|(_, most)| *most > token).or(Some((one, token)));
             }
         }
-        let last = if lease.is_shared() { last_exclusive } else { last };
+        let last = if lease.is_beside_others() { last_exclusive } else { last };
         if let Some((one, token)) = last.filter(|(_, token)| *token > lease.token) {
             found.push((one, token, lease));
         }

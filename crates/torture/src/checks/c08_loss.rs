@@ -17,14 +17,15 @@ use crate::{
 
 pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
     for lock in &history.locks {
-        let (known, exclusive) = (highest_known(lock, |_| true), highest_known(lock, |lease| !lease.is_shared()));
+        let (known, exclusive) =
+            (highest_known(lock, |_| true), highest_known(lock, |lease| !lease.is_beside_others()));
         for lease in &lock.leases {
             check_loss_in_time(history, lock, lease, findings);
             for lost in &lease.losses {
                 check_reported_cause(history, lock, lease, lost, findings);
             }
             // Beside a reader, newer readers hold the lock.
-            let known = if lease.is_shared() { &exclusive } else { &known };
+            let known = if lease.is_beside_others() { &exclusive } else { &known };
             check_not_revived(history, lock, lease, known, findings);
         }
     }
@@ -70,7 +71,7 @@ fn check_reported_cause(
     let at = findings.at(lost.at);
     let reported = format!("client {} learned at {at} that {} is {}", lost.client, lost.token, lost.cause);
     // Beside readers, an older one may hold the lock now.
-    let below = lost.successor.filter(|successor| *successor <= lost.token && !lease.is_shared());
+    let below = lost.successor.filter(|successor| *successor <= lost.token && !lease.is_beside_others());
     if let Some(successor) = below {
         // An old lease can be back in a store that lost data.
         let excuse = history.excuse(lease.asked_from(), lost.at);

@@ -83,9 +83,19 @@ impl Lease<'_> {
         }
     }
 
-    /// Whether it is a shared lease. All transmissions of a request ask for the same.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.answers[0].0.shared
+    /// Whether it may stand beside others. All transmissions of a request ask for the same.
+    pub(crate) fn is_beside_others(&self) -> bool {
+        self.answers[0].0.is_beside_others()
+    }
+
+    /// Its permits of a semaphore.
+    pub(crate) fn permits(&self) -> u32 {
+        self.answers[0].0.permits
+    }
+
+    /// Its slot, by each answer.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
+        self.answers.iter().map(|(_, grant)| grant.slot)
     }
 
     /// When its holder stopped working: it sent a release, or learned of the loss.

@@ -277,7 +277,7 @@ impl Sim {
     fn answer_held(&mut self, who: usize, attempt: u32, sent: Nanos, held_for: Nanos, left: Nanos) {
         let (valid_until, ret) = (valid_until(sent + held_for, left), self.now + self.back(who));
         let (token, usable) = (self.clients[who].token, ret < valid_until);
-        let grant = Grant { token, grant: format!("g{token}"), valid_until, held_for, left, usable };
+        let grant = Grant { token, grant: format!("g{token}"), valid_until, held_for, left, slot: 0, usable };
         self.answer(who, attempt, sent, AcquireEnd::Acquired(grant));
         if usable && self.clients[who].valid_until == 0 {
             self.clients[who].valid_until = valid_until;
@@ -296,6 +296,7 @@ impl Sim {
             wait: self.plans[who].wait * MILLI,
             min_token: 0,
             shared: false,
+            permits: 0,
             invoke: sent,
             ret: self.now + self.back(who),
             end,

@@ -10,7 +10,9 @@ use fencepost_proto::v1::{
     self, AcquireRequest, LeaseEnd, ReleaseRequest, RenewRequest, lock_service_client::LockServiceClient,
     renew_response::Outcome,
 };
-use fencepost_torture::history::{Acquire, AcquireEnd, Lost, Nanos, OPEN, Record, Release, ReleaseEnd, Renewed};
+use fencepost_torture::history::{
+    Acquire, AcquireEnd, Lost, Nanos, OPEN, PERMIT_LIMIT, Record, Release, ReleaseEnd, Renewed,
+};
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
 use tonic::{Status, transport::Channel};
@@ -28,7 +30,22 @@ pub(super) struct Terms {
     pub(super) request: Uuid,
     pub(super) ttl: Duration,
     pub(super) min_token: u64,
-    pub(super) shared: bool,
+    pub(super) mode: Mode,
+}
+
+/// Which other holders a request lets in beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Exclusive,
+    Shared,
+    /// So many permits of a semaphore.
+    Permits(u32),
+}
+
+impl Mode {
+    pub(super) fn permits(self) -> u32 {
+        if let Self::Permits(permits) = self { permits } else { 0 }
+    }
 }
 
 /// One transmission of an Acquire.
@@ -65,8 +82,12 @@ pub(super) enum Transport {
     RetryPolicy(Arc<RetryPolicy>),
 }
 
-const fn mode(shared: bool) -> v1::LockMode {
-    if shared { v1::LockMode::Shared } else { v1::LockMode::Exclusive }
+const fn mode(mode: Mode) -> v1::LockMode {
+    match mode {
+        Mode::Exclusive => v1::LockMode::Exclusive,
+        Mode::Shared => v1::LockMode::Shared,
+        Mode::Permits(_) => v1::LockMode::Semaphore,
+    }
 }
 
 #[derive(Clone)]
@@ -101,7 +122,9 @@ impl Caller {
             request_id: terms.request.to_string(),
             attempt,
             min_token: terms.min_token,
-            mode: mode(terms.shared).into(),
+            mode: mode(terms.mode).into(),
+            permits: terms.mode.permits(),
+            permit_limit: if terms.mode.permits() > 0 { PERMIT_LIMIT } else { 0 },
             ..Default::default()
         };
         let answer = match &self.transport {
@@ -140,7 +163,8 @@ impl Caller {
             ttl: clock::nanos(terms.ttl),
             wait: clock::nanos(sent.wait),
             min_token: terms.min_token,
-            shared: terms.shared,
+            shared: terms.mode == Mode::Shared,
+            permits: terms.mode.permits(),
             invoke,
             ret: invoke,
             end: AcquireEnd::Unknown(OPEN.to_owned()),

@@ -1,7 +1,7 @@
 //! A lease held by a worker, and its validity by the worker's clock.
 
 use super::{
-    caller::{Caller, Terms, cause},
+    caller::{Caller, Mode, Terms, cause},
     outcome::valid_until,
     session::Attachment,
 };
@@ -21,7 +21,8 @@ use std::{
 pub(super) struct HeldLease {
     pub(super) lease: v1::Lease,
     pub(super) ttl: Duration,
-    pub(super) shared: bool,
+    /// Its holder does nothing in the stores.
+    pub(super) reads_only: bool,
     valid_until: Arc<AtomicU64>,
     lost: Arc<AtomicBool>,
     /// Its attachment to the session that it was acquired on, until a keeper takes it.
@@ -30,9 +31,9 @@ pub(super) struct HeldLease {
 
 impl HeldLease {
     pub(super) fn new(lease: v1::Lease, terms: &Terms, valid_until: Nanos) -> Self {
-        let (ttl, shared) = (terms.ttl, terms.shared);
+        let (ttl, reads_only) = (terms.ttl, terms.mode != Mode::Exclusive);
         let valid_until = Arc::new(AtomicU64::new(valid_until));
-        Self { lease, ttl, shared, valid_until, lost: Arc::default(), attachment: Arc::default() }
+        Self { lease, ttl, reads_only, valid_until, lost: Arc::default(), attachment: Arc::default() }
     }
 
     pub(super) fn with_attachment(self, attachment: Option<Attachment>) -> Self {

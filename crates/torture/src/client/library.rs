@@ -3,7 +3,7 @@
 
 use super::{
     ClientOptions,
-    caller::Terms,
+    caller::{Mode, Terms},
     outcome::{describe, safety_margin},
     work::GrantRef,
     worker::Worker,
@@ -11,7 +11,9 @@ use super::{
 use crate::{clock, journal};
 use anyhow::Result;
 use fencepost_client::{AcquireError, Client, Held, Lock, LossCause, ReleaseError, Status, raw};
-use fencepost_torture::history::{Acquire, AcquireEnd, Grant, Lost, Nanos, OPEN, Record, Release, ReleaseEnd, Renewed};
+use fencepost_torture::history::{
+    Acquire, AcquireEnd, Grant, Lost, Nanos, OPEN, PERMIT_LIMIT, Record, Release, ReleaseEnd, Renewed,
+};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -31,7 +33,7 @@ pub(super) async fn run(mut worker: Worker, client: Client) -> Result<()> {
     while !worker.is_ending() {
         let (terms, wait) = worker.choose();
         if let Some(lock) = acquire(&mut worker, &client, &terms, wait).await {
-            hold(&mut worker, lock, terms.shared).await?;
+            hold(&mut worker, lock, terms.mode).await?;
         }
         worker.think().await;
     }
@@ -55,7 +57,8 @@ async fn acquire(worker: &mut Worker, client: &Client, terms: &Terms, wait: Dura
         ttl: clock::nanos(terms.ttl),
         wait: clock::nanos(wait),
         min_token: terms.min_token,
-        shared: terms.shared,
+        shared: terms.mode == Mode::Shared,
+        permits: terms.mode.permits(),
         invoke,
         ret: invoke,
         end: AcquireEnd::Unknown(OPEN.to_owned()),
@@ -63,7 +66,11 @@ async fn acquire(worker: &mut Worker, client: &Client, terms: &Terms, wait: Dura
     let id = worker.caller.journal.open(Record::Acquire(record.clone()));
     let acquire = client.acquire(&terms.lock).ttl(terms.ttl).wait(wait).request_id(terms.request);
     let acquire = acquire.min_token(terms.min_token);
-    let acquire = if terms.shared { acquire.shared() } else { acquire };
+    let acquire = match terms.mode {
+        Mode::Exclusive => acquire,
+        Mode::Shared => acquire.shared(),
+        Mode::Permits(permits) => acquire.semaphore(PERMIT_LIMIT).permits(permits),
+    };
     let drop_after = worker.rng.chance(5).then(|| worker.rng.millis(0, 20));
     let answer = timeout(drop_after.unwrap_or(Duration::from_secs(3_600)), acquire).await;
     record.ret = clock::now();
@@ -71,10 +78,10 @@ async fn acquire(worker: &mut Worker, client: &Client, terms: &Terms, wait: Dura
     record.end = match answer {
         Ok(Ok(lock)) => {
             let (token, grant, valid_until) = (lock.token(), lock.grant_id().to_owned(), valid_until(&lock));
-            let left = clock::nanos(lock.ttl());
+            let (left, slot) = (clock::nanos(lock.ttl()), lock.slot().unwrap_or_default());
             acquired = Some(lock);
             let usable = valid_until > record.ret;
-            AcquireEnd::Acquired(Grant { token, grant, valid_until, held_for: 0, left, usable })
+            AcquireEnd::Acquired(Grant { token, grant, valid_until, held_for: 0, left, slot, usable })
         }
         Ok(Err(error)) => acquire_error(&error, record.ret),
         Err(_) => {
@@ -99,15 +106,16 @@ fn acquire_error(error: &AcquireError, ret: Nanos) -> AcquireEnd {
         // The error has no grant id; different grants need different ones. The lease is not used.
         AcquireError::LostOnArrival { token } => {
             let (token, grant) = (*token, format!("unknown, {token}"));
-            AcquireEnd::Acquired(Grant { token, grant, valid_until: ret, held_for: 0, left: 0, usable: false })
+            AcquireEnd::Acquired(Grant { token, grant, valid_until: ret, held_for: 0, left: 0, slot: 0, usable: false })
         }
         other => AcquireEnd::Refused(other.to_string()),
     }
 }
 
-async fn hold(worker: &mut Worker, lock: Lock, shared: bool) -> Result<()> {
+async fn hold(worker: &mut Worker, lock: Lock, mode: Mode) -> Result<()> {
     let (name, grant) = (lock.name().to_owned(), lock.grant_id().to_owned());
-    let grant_ref = GrantRef { lock: name, token: lock.token(), grant, shared };
+    let reads_only = mode != Mode::Exclusive;
+    let grant_ref = GrantRef { lock: name, token: lock.token(), grant, reads_only };
     let held = lock.held();
     let long = if worker.rng.chance(30) { worker.rng.millis(1_000, 4_000) } else { worker.rng.millis(20, 500) };
     let bound = clock::now() + clock::nanos(long);

@@ -62,6 +62,7 @@ pub(super) fn acquire_end(
                     valid_until,
                     held_for: clock::nanos(held_for),
                     left: clock::nanos(left),
+                    slot: lease.slot,
                     usable: valid_until > read,
                 };
                 return (AcquireEnd::Acquired(grant), Some(lease));

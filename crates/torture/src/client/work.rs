@@ -43,7 +43,7 @@ pub(super) struct GrantRef {
     pub(super) token: u64,
     pub(super) grant: String,
     /// Its holder reads only: it does nothing in the stores.
-    pub(super) shared: bool,
+    pub(super) reads_only: bool,
 }
 
 impl GrantRef {
@@ -53,14 +53,14 @@ impl GrantRef {
             lock: lease.lock_name.clone(),
             token: lease.fencing_token,
             grant: lease.grant_id.clone(),
-            shared: held.shared,
+            reads_only: held.reads_only,
         }
     }
 }
 
 impl Worker {
     async fn store_step(&mut self, grant_ref: &GrantRef, write: Option<(u64, u64)>) -> Result<StoreResponse> {
-        let GrantRef { lock, token, grant, shared: _ } = grant_ref.clone();
+        let GrantRef { lock, token, grant, reads_only: _ } = grant_ref.clone();
         let response =
             self.stores.send(&StoreRequest { client: self.caller.client, lock, token, grant, write }).await?;
         if !response.accepted && response.highest > grant_ref.token {
@@ -71,7 +71,7 @@ impl Worker {
 
     /// Reads, and writes the value + 1. Returns whether to continue.
     pub(super) async fn step(&mut self, grant_ref: &GrantRef, is_valid: impl Fn() -> bool) -> Result<bool> {
-        if !is_valid() || grant_ref.shared {
+        if !is_valid() || grant_ref.reads_only {
             return Ok(is_valid());
         }
         let read = self.store_step(grant_ref, None).await?;
@@ -90,7 +90,7 @@ impl Worker {
 
     /// Reads under the lock, and writes some time after `over`.
     pub(super) async fn write_late(&mut self, grant_ref: &GrantRef, over: impl Future<Output = ()>) -> Result<()> {
-        if grant_ref.shared {
+        if grant_ref.reads_only {
             over.await;
             return Ok(());
         }

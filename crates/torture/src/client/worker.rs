@@ -4,12 +4,12 @@
 
 use super::{
     ClientKind, EndSignal,
-    caller::{Answer, Caller, Terms, Transmission},
+    caller::{Answer, Caller, Mode, Terms, Transmission},
     held_lease::HeldLease,
     work::StoresClient,
 };
 use crate::{clock, config, journal, rng::Rng};
-use fencepost_torture::history::AcquireEnd;
+use fencepost_torture::history::{AcquireEnd, PERMIT_LIMIT};
 use std::{collections::HashMap, time::Duration};
 use tokio::{task::JoinHandle, time::sleep};
 
@@ -63,20 +63,32 @@ impl Worker {
             _ => 75,
         };
         let hot = self.rng.chance(hot);
-        let mixed = self.rng.chance(15);
-        let lock = match (mixed, hot) {
-            (true, _) => config::mixed(self.rng.below(config::MIXED)),
-            (_, true) => config::hot(self.rng.below(config::HOT)),
-            (_, false) => config::cold(self.rng.below(config::COLD)),
+        let (lock, mode, is_busy) = match (self.rng.below(100), hot) {
+            (0..15, _) => (config::mixed(self.rng.below(config::MIXED)), self.mixed_mode(), true),
+            (15..30, _) => (config::semaphore(self.rng.below(config::SEMAPHORES)), self.semaphore_mode(), true),
+            (_, true) => (config::hot(self.rng.below(config::HOT)), Mode::Exclusive, true),
+            (_, false) => (config::cold(self.rng.below(config::COLD)), Mode::Exclusive, false),
         };
-        let shared = mixed && self.rng.chance(75);
         let ttl = Duration::from_millis(self.rng.pick(&[1_000, 1_000, 1_500, 2_000]));
         // Longer than the rest of a dropped call's lease, so that an error that shortens a held lease is found.
         let ttl = if !hot && self.rng.chance(5) { Duration::from_secs(5) } else { ttl };
-        let waits = self.rng.chance(if hot || mixed { 75 } else { 20 });
+        let waits = self.rng.chance(if is_busy { 75 } else { 20 });
         let wait = if waits { self.rng.millis(300, 2_500) } else { Duration::ZERO };
         let min_token = self.min_tokens.remove(&lock).unwrap_or(0);
-        (Terms { lock, request: self.rng.uuid(), ttl, min_token, shared }, wait)
+        (Terms { lock, request: self.rng.uuid(), ttl, min_token, mode }, wait)
+    }
+
+    fn mixed_mode(&mut self) -> Mode {
+        if self.rng.chance(75) { Mode::Shared } else { Mode::Exclusive }
+    }
+
+    fn semaphore_mode(&mut self) -> Mode {
+        match self.rng.below(100) {
+            0..65 => Mode::Permits(1),
+            65..85 => Mode::Permits(2),
+            85..92 => Mode::Permits(PERMIT_LIMIT),
+            _ => Mode::Exclusive,
+        }
     }
 
     /// Mostly a try: if it takes long, it was retried.
@@ -84,7 +96,7 @@ impl Worker {
         let lock = config::repeated(self.rng.below(config::REPEATED));
         let wait = if self.rng.chance(35) { self.rng.millis(300, 2_500) } else { Duration::ZERO };
         let min_token = self.min_tokens.remove(&lock).unwrap_or(0);
-        (Terms { lock, request: self.rng.uuid(), ttl: TTL_UNCOUNTED, min_token, shared: false }, wait)
+        (Terms { lock, request: self.rng.uuid(), ttl: TTL_UNCOUNTED, min_token, mode: Mode::Exclusive }, wait)
     }
 
     fn style(&mut self, wait: Duration) -> SendStyle {

@@ -75,6 +75,8 @@ fn no_place_is_kept_for_a_request_that_has_gone_on() {
     assert_eq!(bench.keep_queue_position(A, 1), AcquireOutcome::Overtaken, "its lease has ended");
     bench.drop_call(C, 1);
     assert_eq!(bench.keep_queue_position(C, 1), AcquireOutcome::Overtaken, "its cleanup was first");
+    assert!(matches!(bench.try_acquire(5, 2), AcquireOutcome::Contended(_)));
+    assert_eq!(bench.keep_queue_position(5, 1), AcquireOutcome::Overtaken, "a later attempt was refused");
     assert_eq!(bench.view().waiters, 1);
 }
 

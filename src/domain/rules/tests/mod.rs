@@ -1,6 +1,7 @@
 //! Unit tests of the rules, by subject.
 
 mod classic;
+mod convert;
 mod delays;
 mod dropped;
 mod edges;
@@ -12,6 +13,8 @@ mod max_hold;
 mod queueing;
 mod replicas;
 mod retrying;
+mod semaphore_ends;
+mod semaphores;
 mod shared;
 mod shared_ends;
 mod shared_queue;
@@ -21,8 +24,9 @@ use super::{Lock, Turn};
 use crate::domain::{
     command::{Acquire, Candidate, Effect, Effects},
     ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-    lease::{Delays, LeaseEnd, MaxHold, Mode, Terms},
+    lease::{Delays, LeaseEnd, MaxHold, Terms},
     limits::{CLAIM_WINDOW, COMMAND_WINDOW},
+    mode::Mode,
     name::{Holder, Metadata},
     outcome::{
         AcquireOutcome, ClassicHold, Fate, Gone, Grant, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome,
@@ -161,14 +165,18 @@ impl Bench {
     fn acquire_command(&mut self, request: u128, attempt: u32) -> Acquire {
         let terms = Terms {
             // The server takes all parameters into it.
-            fingerprint: if self.mode == Mode::Shared { 9 } else { 7 },
+            fingerprint: match &self.mode {
+                Mode::Exclusive => 7,
+                Mode::Shared => 9,
+                Mode::Semaphore(permits) => 10 + u64::from(permits.count),
+            },
             ttl: self.ttl,
             holder: Holder::new(request.to_string()).unwrap(),
             metadata: Metadata::default(),
             min_token: self.min_token,
             max_hold: self.max_hold,
             delays: self.delays.clone(),
-            mode: self.mode,
+            mode: self.mode.clone(),
         };
         Acquire { call: self.call(request, attempt), terms, wait: true, candidate: self.candidate() }
     }

@@ -2,7 +2,10 @@
 //! `shared_queue`.
 
 use super::*;
-use crate::domain::features::Features;
+use crate::domain::{
+    features::Features,
+    mode::{PermitLimit, Permits},
+};
 
 /// A request that is exclusive in these tests.
 pub(super) const W: u128 = 20;
@@ -238,14 +241,15 @@ fn a_journal_is_told_of_the_readers_whose_leases_a_clock_that_stepped_back_cut()
 
 #[test]
 fn a_lease_that_a_leader_granted_whose_clock_was_ahead_lasts_for_its_ttl_and_no_more() {
-    for mode in [Mode::Exclusive, Mode::Shared] {
-        let mut ahead = Bench { mode, ..Bench::new() };
+    let permit = Mode::Semaphore(Box::new(Permits::new(1, PermitLimit { permits: 2, version: 0 }).unwrap()));
+    for mode in [Mode::Exclusive, Mode::Shared, permit] {
+        let mut ahead = Bench { mode: mode.clone(), ..Bench::new() };
         let grant = ahead.pass(secs(3_600)).acquire(A, 1).granted();
         let lease = ahead.lock.lease_of(grant.token).unwrap().clone();
         let mut bench = Bench::new();
         match mode {
             Mode::Exclusive => bench.lock = Lock::kept(Some(lease), vec![]),
-            Mode::Shared => bench.lock.keep_shared(lease),
+            _ => assert!(bench.lock.keep_shared(lease)),
         }
         bench.apply_time();
         bench.pass(TTL).apply_time();

@@ -334,7 +334,7 @@ fn a_lock_has_a_greatest_number_of_readers() {
         let id = Uuid::from_u128(100_000 + number);
         let (request, lease_id, grant_id) = (RequestId(id), LeaseId(id), GrantId(id));
         let token = bench.sequencer.draw(0).unwrap();
-        bench.lock.keep_shared(Lease { request, lease_id, grant_id, token, ..lease.clone() });
+        assert!(bench.lock.keep_shared(Lease { request, lease_id, grant_id, token, ..lease.clone() }));
     }
     assert_eq!(bench.view().shared.map(|shared| shared.count), Some(HOLDERS_MAX));
     bench.mode = Mode::Shared;

@@ -3,15 +3,18 @@
 //! A lock that is read has neither waiters nor an offer, which live in the memory of servers, and knows of no request
 //! that ended: those have records of their own ([`super::ended`]), one for all locks of a batch.
 
-use super::{LAYOUT, LAYOUT_OF_MODES, RecordError};
+use super::{
+    LAYOUT, LAYOUT_OF_MODES, RecordError,
+    delay::{DelayMessage, delay_message, read_delay},
+};
 use crate::{
     domain::{
         binding::Binding,
-        ended::{Ended, EndedLease, RequestEnd},
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-        lease::{Delays, Lease, MaxHold, Mode, Terms},
+        lease::{Delays, Lease, MaxHold, Terms},
+        mode::{Mode, PermitLimit, Permits},
         name::Holder,
-        rules::{Delay, Lock, Tombstone},
+        rules::{Lock, Tombstone},
         time::{StoreTime, micros},
     },
     store::{
@@ -19,7 +22,7 @@ use crate::{
         fields::{self, FieldError, Id},
     },
 };
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 /// Tombstones that a record holds: the newest. One that is left out is not missed, because a command is addressed to
 /// one leader, and the next one does not carry it out.
@@ -35,34 +38,11 @@ struct LockMessage {
     /// Of layout 2.
     #[prost(message, optional, tag = "3")]
     delay: Option<DelayMessage>,
-}
-
-/// The delay after a lease. Times and spans are in microseconds.
-#[derive(Clone, PartialEq, prost::Message)]
-#[prost(skip_debug)]
-struct DelayMessage {
-    #[prost(message, optional, tag = "1")]
-    request: Option<Id>,
-    #[prost(fixed64, tag = "2")]
-    fingerprint: u64,
-    #[prost(message, optional, tag = "3")]
-    lease_id: Option<Id>,
+    /// The limit of a semaphore, if no lease tells it. Servers that know no semaphores do not read the leases.
     #[prost(uint32, tag = "4")]
-    end: u32,
+    permit_limit: u32,
     #[prost(uint64, tag = "5")]
-    at: u64,
-    #[prost(uint64, tag = "6")]
-    token: u64,
-    #[prost(string, tag = "7")]
-    holder: String,
-    #[prost(uint64, tag = "8")]
-    min_hold: u64,
-    #[prost(uint64, tag = "9")]
-    lock_delay: u64,
-    #[prost(uint64, tag = "10")]
-    held_until: u64,
-    #[prost(uint64, tag = "11")]
-    delayed_until: u64,
+    permit_limit_version: u64,
 }
 
 /// Times and spans are in microseconds.
@@ -111,9 +91,18 @@ struct LeaseMessage {
     unheard: bool,
     #[prost(bool, tag = "20")]
     heard: bool,
-    /// Of layout 2, as what follows. 0: exclusive. Tags 22 to 25 are left for other fields of that layout.
+    /// Of layout 2, as what follows. 0: exclusive.
     #[prost(uint32, tag = "21")]
     mode: u32,
+    #[prost(uint32, tag = "22")]
+    permits: u32,
+    #[prost(uint32, tag = "23")]
+    permit_limit: u32,
+    #[prost(uint64, tag = "24")]
+    permit_limit_version: u64,
+    /// 0: none.
+    #[prost(uint32, tag = "25")]
+    slot: u32,
     #[prost(uint64, optional, tag = "26")]
     max_hold: Option<u64>,
     #[prost(uint64, tag = "27")]
@@ -126,7 +115,8 @@ impl LockMessage {
     /// The layout that this is written in: a server that reads layout 1 alone would take what it does not know for not
     /// there.
     fn layout(&self) -> u8 {
-        let is_plain = self.delay.is_none() && self.lease.as_ref().is_none_or(LeaseMessage::is_plain);
+        let is_plain =
+            self.delay.is_none() && self.permit_limit == 0 && self.lease.as_ref().is_none_or(LeaseMessage::is_plain);
         if is_plain { LAYOUT } else { LAYOUT_OF_MODES }
     }
 }
@@ -152,7 +142,8 @@ struct TombstoneMessage {
 
 /// The record of a lock whose lease ends at `expires_at`. None if there is nothing to keep.
 pub fn encode(lock: &Lock, expires_at: StoreTime) -> Option<Bytes> {
-    if lock.lease().is_none() && lock.tombstones().is_empty() && lock.delay().is_none() {
+    let limit = lock.permit_limit_to_keep();
+    if lock.lease().is_none() && lock.tombstones().is_empty() && lock.delay().is_none() && limit.is_none() {
         return None;
     }
     let from = lock.tombstones().len().saturating_sub(TOMBSTONES_MAX);
@@ -160,28 +151,40 @@ pub fn encode(lock: &Lock, expires_at: StoreTime) -> Option<Bytes> {
         lease: lock.lease().map(|lease| LeaseMessage { expires_at: expires_at.as_micros(), ..lease_message(lease) }),
         tombstones: lock.tombstones()[from..].iter().map(tombstone_message).collect(),
         delay: lock.delay().map(delay_message),
+        permit_limit: limit.map_or(0, |limit| limit.permits),
+        permit_limit_version: limit.map_or(0, |limit| limit.version),
     };
     Some(super::encode(message.layout(), &message))
 }
 
 /// Reads the record of a lock. What the lock lacks is said above.
 pub fn decode(record: &[u8]) -> Result<Lock, RecordError> {
-    let LockMessage { lease, tombstones, delay } = super::decode(record, LAYOUT_OF_MODES)?;
-    if lease.is_none() && tombstones.is_empty() && delay.is_none() {
+    let LockMessage { lease, tombstones, delay, permit_limit, permit_limit_version } =
+        super::decode(record, LAYOUT_OF_MODES)?;
+    let limit = PermitLimit { permits: permit_limit, version: permit_limit_version };
+    let limit = (permit_limit != 0).then_some(limit);
+    if lease.is_none() && tombstones.is_empty() && delay.is_none() && limit.is_none() {
         return Err(FieldError::Missing("lease").into());
     }
     if lease.is_some() && delay.is_some() {
         return Err(FieldError::Broken("delay", "stands beside a lease".to_owned()).into());
+    }
+    if limit.is_some() && (lease.is_some() || delay.is_some()) {
+        return Err(FieldError::Broken("permit limit", "stands beside a lease or a delay".to_owned()).into());
     }
     if tombstones.len() > TOMBSTONES_MAX {
         return Err(FieldError::Broken("tombstones", format!("are {}: too many", tombstones.len())).into());
     }
     let lease = lease.map(read_lease).transpose()?;
     let lock = Lock::kept(lease, tombstones.iter().map(read_tombstone).collect::<Result<_, _>>()?);
-    Ok(match delay {
+    let mut lock = match delay {
         Some(delay) => lock.delayed(read_delay(delay)?),
         None => lock,
-    })
+    };
+    if let Some(limit) = limit {
+        lock.keep_permit_limit(limit);
+    }
+    Ok(lock)
 }
 
 /// The same record with another token, if there is a lease or a delay after one. `None`: there is no such token.
@@ -258,7 +261,11 @@ fn lease_message(lease: &Lease) -> LeaseMessage {
         attachment_attempt: *attachment_attempt,
         unheard: *unheard,
         heard: *heard,
-        mode: mode_number(*mode),
+        mode: mode_number(mode),
+        permits: mode.permits().map_or(0, |permits| permits.count),
+        permit_limit: mode.permits().map_or(0, |permits| permits.limit.permits),
+        permit_limit_version: mode.permits().map_or(0, |permits| permits.limit.version),
+        slot: mode.permits().and_then(|permits| permits.slot).map_or(0, NonZeroU32::get),
         max_hold: max_hold.map(|max| micros(max.span())),
         lock_delay: delays.as_ref().map_or(0, |delays| micros(delays.lock_delay)),
         min_hold: delays.as_ref().map_or(0, |delays| micros(delays.min_hold)),
@@ -266,6 +273,7 @@ fn lease_message(lease: &Lease) -> LeaseMessage {
 }
 
 fn read_lease(message: LeaseMessage) -> Result<Lease, FieldError> {
+    let mode = read_mode(&message)?;
     let calls = message.calls.into_iter().map(CallId);
     let replica = ReplicaId(message.replica.map(Id::read).unwrap_or_default());
     let too_many = || FieldError::Broken("calls", "are too many".to_owned());
@@ -279,7 +287,7 @@ fn read_lease(message: LeaseMessage) -> Result<Lease, FieldError> {
             metadata: fields::metadata(message.metadata)?,
             min_token: message.min_token,
             max_hold: message.max_hold.map(read_max_hold).transpose()?,
-            mode: read_mode(message.mode)?,
+            mode,
             delays: Delays::new(Duration::from_micros(message.min_hold), Duration::from_micros(message.lock_delay)),
         },
         lease_id: LeaseId(fields::id(message.lease_id, "lease id")?),
@@ -296,68 +304,30 @@ fn read_lease(message: LeaseMessage) -> Result<Lease, FieldError> {
     })
 }
 
-const fn mode_number(mode: Mode) -> u32 {
+const fn mode_number(mode: &Mode) -> u32 {
     match mode {
         Mode::Exclusive => 0,
         Mode::Shared => 1,
+        Mode::Semaphore(_) => 2,
     }
 }
 
-fn read_mode(number: u32) -> Result<Mode, FieldError> {
-    match number {
+fn read_mode(message: &LeaseMessage) -> Result<Mode, FieldError> {
+    match message.mode {
         0 => Ok(Mode::Exclusive),
         1 => Ok(Mode::Shared),
+        2 => {
+            let limit = PermitLimit { permits: message.permit_limit, version: message.permit_limit_version };
+            let permits = Permits::new(message.permits, limit);
+            let permits = permits.ok_or_else(|| FieldError::number("permits", message.permits))?;
+            Ok(Mode::Semaphore(Box::new(Permits { slot: NonZeroU32::new(message.slot), ..permits })))
+        }
         other => Err(FieldError::number("mode", other)),
     }
 }
 
 fn read_max_hold(micros: u64) -> Result<MaxHold, FieldError> {
     MaxHold::from_micros(micros).ok_or_else(|| FieldError::number("max_hold", micros))
-}
-
-fn delay_message(delay: &Delay) -> DelayMessage {
-    let Delay { ended, token, holder, delays: Delays { min_hold, lock_delay }, held_until, delayed_until } = delay;
-    let Ended { request, fingerprint, end, at } = ended;
-    let (lease_id, end) = match end {
-        RequestEnd::Lease(EndedLease { lease_id, end, .. }) => (Id::of(lease_id.0), fields::end_number(*end)),
-        // Only a lease leaves a delay.
-        RequestEnd::TimedOut | RequestEnd::Abandoned | RequestEnd::Refused(_) => (None, 0),
-    };
-    DelayMessage {
-        request: Id::of(request.0),
-        fingerprint: *fingerprint,
-        lease_id,
-        end,
-        at: at.as_micros(),
-        token: token.get(),
-        holder: holder.as_str().to_owned(),
-        min_hold: micros(*min_hold),
-        lock_delay: micros(*lock_delay),
-        held_until: held_until.as_micros(),
-        delayed_until: delayed_until.as_micros(),
-    }
-}
-
-fn read_delay(message: DelayMessage) -> Result<Delay, FieldError> {
-    let end = fields::end_numbered(message.end).ok_or_else(|| FieldError::number("end", message.end))?;
-    let lease_id = LeaseId(fields::id(message.lease_id, "lease id")?);
-    let token = fields::token(message.token)?;
-    Ok(Delay {
-        ended: Ended {
-            request: RequestId(fields::id(message.request, "request id")?),
-            fingerprint: message.fingerprint,
-            end: RequestEnd::Lease(EndedLease { lease_id, token: Some(token), end, handed_on: end }),
-            at: StoreTime::from_micros(message.at),
-        },
-        token,
-        holder: fields::checked("holder", Holder::new(message.holder))?,
-        delays: Delays {
-            min_hold: Duration::from_micros(message.min_hold),
-            lock_delay: Duration::from_micros(message.lock_delay),
-        },
-        held_until: StoreTime::from_micros(message.held_until),
-        delayed_until: StoreTime::from_micros(message.delayed_until),
-    })
 }
 
 fn tombstone_message(tombstone: &Tombstone) -> TombstoneMessage {

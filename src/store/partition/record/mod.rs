@@ -6,6 +6,7 @@
 //!
 //! Two servers of one version make the same bytes of the same lock: a snapshot is equal to the batches that led to it.
 
+mod delay;
 pub mod ended;
 pub mod lock;
 #[cfg(test)]

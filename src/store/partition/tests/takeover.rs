@@ -2,14 +2,16 @@
 
 use super::*;
 use crate::domain::{
-    lease::{Delays, Lease, MaxHold, Mode},
+    lease::{Delays, Lease, MaxHold},
+    mode::{Mode, PermitLimit, Permits},
     outcome::{Contention, LockView},
 };
 use proptest::prelude::*;
 
 const LOCKS: u8 = 3;
-/// Three of each lock.
-const REQUESTS: u32 = 9;
+/// Three of each lock that are exclusive or shared, and three for permits.
+const REQUESTS: u32 = 18;
+const SEMAPHORES: std::ops::Range<u32> = 9..REQUESTS;
 const ATTEMPTS: u32 = 3;
 const COPIES: u64 = 2;
 
@@ -49,15 +51,35 @@ fn max_hold(request: u32) -> Option<MaxHold> {
 /// A min_hold for one request in six, a lock_delay for another.
 fn delays(request: u32) -> Option<Box<Delays>> {
     match request % 6 {
+        _ if SEMAPHORES.contains(&request) => None,
         2 => Delays::new(20 * SECOND, Duration::ZERO),
         4 => Delays::new(Duration::ZERO, 12 * SECOND),
         _ => None,
     }
 }
 
-/// Of the requests for a lock, one at least is exclusive, and one is shared.
+/// Of the requests for a lock, one at least is exclusive, one is shared, and three are for permits.
 fn mode(request: u32) -> Mode {
-    if [0, 1, 3, 5, 7].contains(&request) { Mode::Shared } else { Mode::Exclusive }
+    match request {
+        0 | 1 | 3 | 5 | 7 => Mode::Shared,
+        _ if SEMAPHORES.contains(&request) => permits(request),
+        _ => Mode::Exclusive,
+    }
+}
+
+/// One limit is raised, one is lowered, and on one the requests disagree.
+fn permits(request: u32) -> Mode {
+    let (count, permits, version) = match request {
+        9 | 12 => (1, 2, 0),
+        15 => (1, 3, 1),
+        10 => (1, 3, 0),
+        13 => (2, 3, 0),
+        16 => (1, 1, 1),
+        11 => (1, 2, 0),
+        14 => (1, 3, 0),
+        _ => (2, 3, 1),
+    };
+    Mode::Semaphore(Box::new(Permits::new(count, PermitLimit { permits, version }).unwrap()))
 }
 
 fn terms_of(request: u32, ttl: Duration) -> Terms {
@@ -164,6 +186,9 @@ impl World {
         assert_eq!(one.tombstones(), other.tombstones());
         assert_eq!(one.delay(), other.delay());
         assert_eq!(one.leases().count(), other.leases().count());
+        if one.leases().next().is_some_and(|lease| lease.terms.mode.permits().is_some()) {
+            assert_eq!(one.permit_limit(), other.permit_limit(), "though the leases may be of another one");
+        }
         for (one, other) in one.leases().zip(other.leases()) {
             assert_eq!(*other, Lease { expires_at: other.expires_at, ..one.clone() });
             if one.terms.ttl <= RENEWAL_UNWRITTEN_TTL_MAX && !one.unheard {
@@ -215,10 +240,13 @@ impl World {
         };
         let ((answer_of_one, one_after), (answer_of_other, other_after)) =
             (answer(one, &self.leader.partition), answer(other, successor));
-        // Only waiters, which are not kept, are before a new request.
+        // Only waiters, which are not kept, are before a new request, and it has to agree with them.
+        let disagrees = |answer: &Outcome| {
+            matches!(answer, Outcome::Acquire(AcquireOutcome::ModeMismatch | AcquireOutcome::LimitMismatch(_)))
+        };
         let is_new = match &answer_of_other {
             Outcome::Acquire(AcquireOutcome::Granted(grant)) => other.lease_of(grant.token).is_none(),
-            _ => false,
+            _ => disagrees(&answer_of_one) || disagrees(&answer_of_other),
         };
         if is_new && one.view(self.leader.now, None).waiters > 0 {
             return;

@@ -109,6 +109,7 @@ pub(crate) fn of_command(command: &Command, lock: Option<&Lock>, now: StoreTime)
         | Command::Release(_)
         | Command::Detach(..)
         | Command::Disconnect(..)
+        | Command::Convert { .. }
         | Command::ForceRelease { .. } => None,
     }
 }

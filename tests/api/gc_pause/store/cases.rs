@@ -2,14 +2,19 @@
 
 use super::{
     Store,
-    Written::{self, Accepted, NotRaised, Rejected},
+    Written::{self, Accepted, NoSlot, NotRaised, NotShared, Rejected},
 };
 use crate::{Kind, Scene};
 use fencepost_client::facts::{NAME_BYTES_MAX, TOKEN_MAX};
 use fencepost_guards::Grant;
 
 fn grant<'a>(lock_name: &'a str, token: u64, grant_id: &'a str) -> Grant<'a> {
-    Grant { lock_name, token, grant_id }
+    Grant { lock_name, token, grant_id, ..Grant::default() }
+}
+
+/// A grant of one permit of a semaphore.
+fn permit<'a>(lock_name: &'a str, slot: u32, token: u64, grant_id: &'a str) -> Grant<'a> {
+    Grant { permits: 1, slot: Some(slot), ..grant(lock_name, token, grant_id) }
 }
 
 #[test]
@@ -107,6 +112,57 @@ fn what_readers_have_read_stays_so_until_a_later_writer() {
             assert_eq!(store.read("d"), after, "{kind:?}: step {n}, {step:?}");
         }
     }
+}
+
+#[test]
+fn the_holders_of_slots_write_side_by_side() {
+    let steps = [
+        (permit("a", 2, 11, "g11"), Accepted),
+        (permit("a", 1, 10, "g10"), Accepted),
+        (permit("a", 2, 11, "g11"), Accepted),
+        (permit("a", 1, 10, "another"), Rejected { highest: 10 }),
+        (permit("a", 1, 10, "g10"), Accepted),
+        // After the next holder of its slot, a holder is stale, and that of the other slot is not.
+        (permit("a", 1, 12, "g12"), Accepted),
+        (permit("a", 1, 10, "g10"), Rejected { highest: 12 }),
+        (permit("a", 2, 11, "g11"), Accepted),
+        // The lock itself has another fence.
+        (grant("a", 9, "g9"), Accepted),
+    ];
+    for kind in Kind::ALL {
+        let scene = Scene::new(kind);
+        let mut store = scene.store();
+        for (n, (grant, expected)) in steps.into_iter().enumerate() {
+            assert_eq!(store.write(grant, "d", &n.to_string()), expected, "{kind:?}: step {n}");
+        }
+    }
+}
+
+#[test]
+fn what_a_guard_refuses_of_a_semaphore() {
+    let several = Grant { permits: 2, ..grant("a", 10, "g10") };
+    let one = permit("a", 1, 11, "g11");
+    for kind in Kind::ALL {
+        let scene = Scene::new(kind);
+        let mut store = scene.store();
+        for step in [Step::Write, Step::RaiseShared, Step::Work] {
+            assert_eq!(step.take(store.as_mut(), several, "late"), NoSlot, "{kind:?}: {step:?}");
+        }
+        for step in [Step::RaiseShared, Step::Work] {
+            assert_eq!(step.take(store.as_mut(), one, "late"), NotShared, "{kind:?}: {step:?}");
+        }
+        assert_eq!(store.read("d"), None, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_slot_is_a_part_of_the_name_of_a_fence() {
+    let long = "a".repeat(NAME_BYTES_MAX - 2);
+    assert_eq!(grant("a", 1, "g").fence_name().as_deref(), Ok("a"));
+    assert_eq!(permit("a", 7, 1, "g").fence_name().as_deref(), Ok("a#7"));
+    assert_eq!(permit(&long, 7, 1, "g").fence_name().as_deref(), Ok(&*format!("{long}#7")));
+    let too_long = permit(&long, 10, 1, "g").fence_name().unwrap_err().to_string();
+    assert!(too_long.ends_with("#10 is longer than 512 bytes: give the lock a shorter name"), "{too_long}");
 }
 
 #[test]

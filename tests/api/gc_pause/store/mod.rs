@@ -10,7 +10,7 @@ mod postgres;
 mod redis;
 mod sqlite;
 
-use fencepost_guards::{Grant, RaiseError};
+use fencepost_guards::{Grant, NoFence, RaiseError};
 use std::{fmt::Debug, path::Path};
 
 /// The outcome of a write.
@@ -23,6 +23,10 @@ pub(crate) enum Written {
     },
     /// A reader has not taken its first step.
     NotRaised,
+    /// A grant of a semaphore has several permits, and so no fence.
+    NoSlot,
+    /// A grant of a semaphore is not that of a reader.
+    NotShared,
 }
 
 /// Documents in a store.
@@ -61,6 +65,8 @@ fn written<E: Debug>(raised: Result<(), RaiseError<E>>) -> Written {
         Ok(()) => Written::Accepted,
         Err(RaiseError::Stale(stale)) => Written::Rejected { highest: stale.newest },
         Err(RaiseError::NotRaised { .. }) => Written::NotRaised,
+        Err(RaiseError::NoFence(NoFence::SeveralPermits { .. })) => Written::NoSlot,
+        Err(RaiseError::NoFence(NoFence::NotShared(_))) => Written::NotShared,
         Err(error) => panic!("{error:?}"),
     }
 }

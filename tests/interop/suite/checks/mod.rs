@@ -58,6 +58,7 @@ pub(crate) const CHECKS: &[Check] = &[
     all!("one counter", BOTH, together::counter),
     all!("paused past its TTL", BOTH, together::pairs),
     all!("readers and a writer", BOTH, together::readers),
+    all!("a semaphore of two", BOTH, together::semaphores),
     each!("lost reply of acquire", BOTH, replies::acquire),
     each!("lost reply of release", BOTH, replies::release),
     each!("late grant", BOTH, replies::late),

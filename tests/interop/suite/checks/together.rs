@@ -75,6 +75,12 @@ pub(crate) async fn readers(world: Arc<World>, languages: Vec<Language>) -> Outc
     with_others(world, languages, "readers", shares).await
 }
 
+/// A holder of one language and one of another have the two permits of a semaphore, and a third one waits. All ordered
+/// pairs at the same time.
+pub(crate) async fn semaphores(world: Arc<World>, languages: Vec<Language>) -> Outcomes {
+    with_others(world, languages, "semaphores", has_slots).await
+}
+
 /// Processes with an open client, one of each language.
 type Others = Arc<Vec<(Language, Driver)>>;
 
@@ -176,5 +182,42 @@ async fn shares(cell: Cell, others: Others) {
         let reader = reader.granted().await;
         assert!(writer.token > second.token && reader.token > writer.token, "tokens rise");
         assert_eq!(other.release(&again).await, "released");
+    }
+}
+
+/// This language and each of the others hold the permits of a semaphore. The one after the other waits for a free slot.
+async fn has_slots(cell: Cell, others: Others) {
+    const LIMIT: (u32, u64) = (2, 0);
+    let (client, locks) = (cell.client().await, cell.world.locks());
+    for (n, (language, other)) in others.iter().enumerate() {
+        let name = cell.name(language.name());
+        let lock = async || locks.clone().lock_info(&name).await;
+        let (_, third) = &others[(n + 1) % others.len()];
+        let [late, more] = ["late", "more"].map(|part| format!("{name}/{part}"));
+        let first = client.ask_permit(&name, &name, LIMIT, NO_WAIT).await.granted().await;
+        let second = other.ask_permit(&name, &name, LIMIT, NO_WAIT).await.granted().await;
+        assert_eq!([(first.permits, first.slot), (second.permits, second.slot)], [(1, 1), (1, 2)], "with {language}");
+        let holders: Vec<_> = lock().await.holders.iter().map(|it| (it.fencing_token, it.permits, it.slot)).collect();
+        assert_eq!(holders, [(first.token, 1, 1), (second.token, 1, 2)]);
+        assert_eq!(third.ask_permit(&late, &name, LIMIT, NO_WAIT).await.failed().await.0, "contended");
+
+        let waiting = third.ask_permit(&late, &name, LIMIT, LONG).await;
+        until(async || lock().await.waiters == 1).await;
+        // All say alike that they disagree with the limit.
+        for driver in [&client, other, third] {
+            let (kind, answer) = driver.ask_permit("disagreeing", &name, (3, 0), LONG).await.failed().await;
+            let told = [kind.as_str(), answer["code"].as_str().unwrap(), answer["reason"].as_str().unwrap()];
+            assert_eq!(told, ["refused", "FAILED_PRECONDITION", "PERMIT_LIMIT_MISMATCH"], "{answer}");
+        }
+        assert_eq!(client.release(&name).await, "released");
+        let waited = waiting.granted().await;
+        assert_eq!((waited.slot, waited.previous_end.as_str()), (1, "released"));
+        assert!(waited.token > second.token && second.token > first.token, "tokens rise");
+        // A new version of the limit is in force for all.
+        let more_of_it = client.ask_permit(&more, &name, (3, 1), LONG).await.granted().await;
+        assert_eq!(more_of_it.slot, 3);
+        assert_eq!(other.release(&name).await, "released");
+        assert_eq!(third.release(&late).await, "released");
+        assert_eq!(client.release(&more).await, "released");
     }
 }

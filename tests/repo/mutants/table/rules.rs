@@ -20,7 +20,7 @@ at_marks! {
         Value("lease.terms.ttl"), [Units, Protocol];
     "retry does not re-arm", "a lease cut short stays short for the retry that gets it", Drop, [Units, Model];
     "new request overtakes the line", "a lock that is offered to a waiter is granted to a new request (grackle #1)",
-        Operand("{ self.lock.offer = None; self.lock.has_room(terms.mode) }"), [Units, Model];
+        Operand("{ self.lock.offer = None; self.lock.has_room(&terms.mode) }"), [Units, Model];
     "grant beside a classic client", "the lock is granted while a classic client holds it", Operand("true"), [Units];
     "queue without a bound", "an unbounded number of waiters (dflockd: no error for a full queue)",
         Condition("false"), [Units, Model];
@@ -53,6 +53,29 @@ at_marks! {
     "reader hands nothing over", "a writer waits although the last reader has gone", Drop, [Units, Model];
     "reader never expires", "a dead reader keeps writers out for ever", Drop, [Units, Model];
     "overdue reader renews", "a lease is revived that others may have seen end", Condition("false"), [Units];
+    "offers are not counted", "more permits are granted than there are",
+        Value("self.used + u64::from(count) <= u64::from(self.limit.permits)"), [Units, Model];
+    "permits above the limit", "more permits are granted than there are", Value("shares.semaphore.is_some()"),
+        [Units, Model];
+    "permits leak", "the permits of the dead are lost (hazelcast #16810)", Drop, [Units, Model];
+    "slot of several permits", "a lease takes a slot that it has not", Value("Some(self.slots.take())"), [Units, Model];
+    "reader beside a semaphore", "two programs use one name for different things, and nobody is told",
+        Condition("false"), [Units, Model];
+    "two limits of one version", "two programs disagree on the limit, and nobody is told (ldlm)", Condition("false"),
+        [Units, Model];
+    "older limit replaces a newer one", "the limit flaps while a program is replaced (madelson #80)",
+        Condition("limit.version != asked.limit.version"), [Units, Model];
+    "offer above a lowered limit", "an offer is claimed that there is no permit for", Drop, [Units];
+    "raised limit wakes nobody", "waiters do not see a higher limit (CURATOR-75)", Drop, [Units, Model];
+    "permits above the limit block the queue", "a request that can never be served holds up all others",
+        Value("false"), [Units];
+    "permit hands on what it was told", "an end is told for ever, from holder to holder", Value("lease.previous_end"),
+        [Units, Model];
+    "late copy converts again", "a late copy of an upgrade undoes the downgrade after it", Condition("false"), [Units];
+    "downgrade lets no reader in", "a reader waits beside readers", Drop, [Units];
+    "upgrade beside a reader", "a writer and a reader hold the lock together", Condition("false"), [Units];
+    "upgrade keeps its token", "a store takes a writer for stale, because another reader's token is higher",
+        Value("converted(lease, Mode::Exclusive, self.now)"), [Units];
     "delay never ends", "a lock is unavailable for ever", Drop, [Units, Model];
     "delay forgets how its lease ended", "the next holder is not told of unfinished work", Drop, [Units, Model];
     "release leaves a lock_delay", "a holder that has stopped has others wait", Value("at.after(delays.lock_delay)"),

@@ -17,6 +17,7 @@ from fencepost._core.failure import Failure
 from fencepost._core.lease import Lease
 from fencepost._core.port import Call
 from fencepost._core.renew import Renew
+from fencepost._core.requests import permits
 from fencepost._core.session import Operation, Session
 from fencepost._core.timers import Timer
 from fencepost._core.validity import Reading
@@ -183,7 +184,8 @@ class Acquire:
     ) -> None:
         reading = Reading(sent, now, from_duration(answer.held_for), from_duration(answer.lease.ttl))
         max_hold, lock_delay = self._request.HasField("max_hold"), from_duration(self._request.lock_delay)
-        lease = Lease(answer.lease, reading, self._ttl, max_hold=max_hold, lock_delay=lock_delay)
+        count = permits(self._request)
+        lease = Lease(answer.lease, reading, self._ttl, max_hold=max_hold, lock_delay=lock_delay, permits=count)
         self.previous_end = lease_end(answer.previous_end)
         if attach is None:
             self._engine.keep_granted_alone(lease, now)

@@ -86,12 +86,17 @@ def text(value: object, what: str) -> str:
 
 def token(value: int, what: str) -> int:
     """Returns a fencing token that a caller passed."""
+    return integer(value, what, 0, TOKEN_MAX)
+
+
+def integer(value: int, what: str, lowest: int, highest: int) -> int:
+    """Returns a whole number that a caller passed."""
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{what} must be an int, not {type(value).__name__}") from None
-    if not 0 <= number <= TOKEN_MAX:
-        raise ValueError(f"{what} must be from 0 to {TOKEN_MAX}, not {value}")
+    if not lowest <= number <= highest:
+        raise ValueError(f"{what} must be from {lowest} to {highest}, not {value}")
     return number
 
 
@@ -209,6 +214,8 @@ def holder(message: pb.LockHolder) -> Holder:
         held_since=from_duration(message.held_since) if message.HasField("held_since") else None,
         metadata=dict(message.metadata),
         shared=message.mode == pb.LOCK_MODE_SHARED,
+        permits=message.permits,
+        slot=message.slot or None,
     )
 
 

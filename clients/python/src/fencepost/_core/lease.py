@@ -33,9 +33,11 @@ class Lease:
         "name",
         "on_at_risk",
         "on_end",
+        "permits",
         "reattached",
         "released",
         "result",
+        "slot",
         "timer",
         "token",
         "ttl",
@@ -43,13 +45,24 @@ class Lease:
     )
 
     def __init__(
-        self, lease: pb.Lease, reading: Reading, ttl: float, *, max_hold: bool = False, lock_delay: float = 0.0
+        self,
+        lease: pb.Lease,
+        reading: Reading,
+        ttl: float,
+        *,
+        max_hold: bool = False,
+        lock_delay: float = 0.0,
+        permits: int = 0,
     ) -> None:
         self.name = lease.lock_name
         self.lease_id = lease.lease_id
         """A secret: never logged."""
         self.grant_id = lease.grant_id
         self.token = lease.fencing_token
+        self.permits = permits
+        """Its permits of a semaphore; 0 if it is none."""
+        self.slot = lease.slot or None
+        """Its slot, if it has one permit of a semaphore."""
         self.ttl = max(ttl, reading.ttl)
         self.valid_until = reading.valid_until()
         self.lost: Loss | None = None

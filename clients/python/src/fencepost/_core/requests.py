@@ -10,13 +10,15 @@ from google.protobuf.duration_pb2 import Duration
 
 from fencepost._core import convert
 from fencepost._core.convert import duration, text, token
-from fencepost._facts import REQUEST_BYTES_MAX
+from fencepost._facts import PERMITS_MAX, REQUEST_BYTES_MAX
 from fencepost.errors import Refused
 from fencepost.v1 import lock_pb2 as pb
 
 # The envelope of an operation takes at most 25 bytes. A larger message would end the session, with all other operations
 # on it.
 _BYTES_MAX = REQUEST_BYTES_MAX - 32
+
+_UINT64 = 2**64 - 1
 
 
 def acquire(
@@ -31,6 +33,9 @@ def acquire(
     min_hold: float | timedelta | None = None,
     lock_delay: float | timedelta | None = None,
     shared: bool = False,
+    semaphore: int | None = None,
+    permits: int | None = None,
+    permit_limit_version: int | None = None,
 ) -> pb.AcquireRequest:
     """Builds the request of an acquire. Sets no request id if the caller gave none."""
     request = pb.AcquireRequest(
@@ -46,11 +51,31 @@ def acquire(
         lock_delay=_unless_0(0.0 if lock_delay is None else convert.lock_delay(lock_delay)),
         mode=pb.LOCK_MODE_SHARED if convert.flag(shared, "shared") else None,
     )
+    if semaphore is not None:
+        _set_semaphore(request, semaphore, permits, permit_limit_version)
+    elif permits is not None or permit_limit_version is not None:
+        raise ValueError("permits and permit_limit_version are those of a semaphore: name its limit with semaphore=")
     size = request.ByteSize()
     if size > _BYTES_MAX:
         message = f"the request has {size} bytes, the maximum is {_BYTES_MAX}: shorten its fields"
         raise Refused("INVALID_ARGUMENT", "INVALID_FIELD", message)
     return request
+
+
+def _set_semaphore(request: pb.AcquireRequest, limit: int, permits: int | None, version: int | None) -> None:
+    if request.mode == pb.LOCK_MODE_SHARED:
+        raise ValueError("a lock is either shared or a semaphore, not both")
+    request.mode = pb.LOCK_MODE_SEMAPHORE
+    request.permit_limit = convert.integer(limit, "semaphore", 1, PERMITS_MAX)
+    request.permits = 1 if permits is None else convert.integer(permits, "permits", 1, limit)
+    request.permit_limit_version = (
+        0 if version is None else convert.integer(version, "permit_limit_version", 0, _UINT64)
+    )
+
+
+def permits(request: pb.AcquireRequest) -> int:
+    """Returns the permits of a semaphore that a request asks for; 0 if it asks for none."""
+    return max(request.permits, 1) if request.mode == pb.LOCK_MODE_SEMAPHORE else 0
 
 
 def _unless_0(span: float) -> Duration | None:

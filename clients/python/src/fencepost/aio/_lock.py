@@ -66,6 +66,18 @@ class Lock:
         return self._lease.grant_id
 
     @property
+    def permits(self) -> int:
+        """Its permits of a semaphore; 0 if the lock is held as none."""
+        return self._lease.permits
+
+    @property
+    def slot(self) -> int | None:
+        """Its slot, if it has one permit of a semaphore: a number that no other holder has, the lowest that was free,
+        from 1 to the limit. For what exists so many times: ids of workers, ports, seats of a licence.
+        """
+        return self._lease.slot
+
+    @property
     def loss(self) -> Loss | None:
         """How the lock was lost; None if it was not."""
         self._driver.check(self._lease)

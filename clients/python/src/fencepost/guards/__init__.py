@@ -13,10 +13,13 @@ One module for each driver: ``psycopg``, ``asyncpg``, ``sqlalchemy``, ``pymysql`
 ``raise_fence`` keeps the highest token of each lock in the table ``fencepost_fences``. For a lower token it raises
 :class:`fencepost.StaleToken`, and the transaction is rolled back. An equal token passes only with the same grant id.
 All writers of the data that the lock protects have to use the guard.
+
+One permit of a semaphore has a fence of its own for each slot, which :func:`fence_name` names. Several permits have
+none: the guards refuse them.
 """
 
 from __future__ import annotations
 
-from fencepost.guards._fence import Held
+from fencepost.guards._fence import Held, fence_name
 
-__all__ = ["Held"]
+__all__ = ["Held", "fence_name"]

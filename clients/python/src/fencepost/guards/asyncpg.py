@@ -9,7 +9,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from fencepost import _facts as facts
 from fencepost.errors import StaleToken
-from fencepost.guards._fence import Held, no_transaction, numbered, own_transaction, refused, values
+from fencepost.guards._fence import Held, fence_name, no_transaction, numbered, own_transaction, refused, shared, values
 
 _RAISE = numbered(facts.GUARD_POSTGRES_RAISE)
 _NEWEST = numbered(facts.GUARD_POSTGRES_NEWEST)
@@ -43,7 +43,7 @@ async def raise_fence(connection: Connection[Any] | PoolConnectionProxy[Any], lo
     if not connection.is_in_transaction():
         raise no_transaction()
     if await connection.fetchval(_RAISE, *values(lock).values()) is None:
-        raise StaleToken(lock.name, lock.token, await connection.fetchval(_NEWEST, lock.name))
+        raise StaleToken(lock.name, lock.token, await connection.fetchval(_NEWEST, fence_name(lock)))
 
 
 async def raise_shared(connection: Connection[Any] | PoolConnectionProxy[Any], lock: Held) -> None:
@@ -58,7 +58,7 @@ async def raise_shared(connection: Connection[Any] | PoolConnectionProxy[Any], l
     """
     if connection.is_in_transaction():
         raise own_transaction()
-    if await connection.fetchval(_RAISE_SHARED, *values(lock).values()) is None:
+    if await connection.fetchval(_RAISE_SHARED, *values(shared(lock)).values()) is None:
         raise refused(lock, await connection.fetchval(_NEWEST, lock.name) or 0)
 
 
@@ -74,5 +74,5 @@ async def check_shared(connection: Connection[Any] | PoolConnectionProxy[Any], l
     """
     if not connection.is_in_transaction():
         raise no_transaction()
-    if await connection.fetchval(_CHECK_SHARED, *values(lock).values()) is None:
+    if await connection.fetchval(_CHECK_SHARED, *values(shared(lock)).values()) is None:
         raise refused(lock, await connection.fetchval(_NEWEST, lock.name) or 0)

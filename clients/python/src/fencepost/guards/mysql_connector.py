@@ -9,7 +9,17 @@ from mysql.connector.pooling import PooledMySQLConnection
 
 from fencepost import _facts as facts
 from fencepost.errors import StaleToken
-from fencepost.guards._fence import Held, create, no_transaction, own_transaction, pyformat, refused, values
+from fencepost.guards._fence import (
+    Held,
+    create,
+    fence_name,
+    no_transaction,
+    own_transaction,
+    pyformat,
+    refused,
+    shared,
+    values,
+)
 
 _RAISE = pyformat(facts.GUARD_MYSQL_RAISE)
 _NEWEST = pyformat(facts.GUARD_MYSQL_NEWEST)
@@ -42,7 +52,7 @@ def raise_fence(connection: MySQLConnectionAbstract | PooledMySQLConnection, loc
     """
     with connection.cursor(dictionary=False) as cursor:
         cursor.execute(_RAISE, values(lock))
-        cursor.execute(_NEWEST, {"lock_name": lock.name})
+        cursor.execute(_NEWEST, {"lock_name": fence_name(lock)})
         row: Any = cursor.fetchall()[0]
     if not connection.in_transaction:
         raise no_transaction()
@@ -64,7 +74,7 @@ def raise_shared(connection: MySQLConnectionAbstract | PooledMySQLConnection, lo
     connection.start_transaction()
     try:
         with connection.cursor(dictionary=False) as cursor:
-            cursor.execute(_RAISE_SHARED, values(lock))
+            cursor.execute(_RAISE_SHARED, values(shared(lock)))
             _check(cursor, lock)
         connection.commit()
     except BaseException:
@@ -89,7 +99,7 @@ def check_shared(connection: MySQLConnectionAbstract | PooledMySQLConnection, lo
 
 
 def _check(cursor: Any, lock: Held) -> None:
-    cursor.execute(_CHECK_SHARED, values(lock))
+    cursor.execute(_CHECK_SHARED, values(shared(lock)))
     if not cursor.fetchall():
         cursor.execute(_NEWEST_SHARED, {"lock_name": lock.name})
         rows = cursor.fetchall()

@@ -10,7 +10,7 @@ from psycopg.rows import tuple_row
 
 from fencepost import _facts as facts
 from fencepost.errors import StaleToken
-from fencepost.guards._fence import Held, create, no_transaction, own_transaction, pyformat, refused, values
+from fencepost.guards._fence import Held, create, no_transaction, own_transaction, pyformat, refused, shared, values
 
 _CREATE = facts.GUARD_POSTGRES_CREATE.encode()
 _HAS_SHARED = facts.GUARD_POSTGRES_HAS_SHARED.encode()
@@ -66,7 +66,7 @@ def raise_shared(connection: Connection[Any], lock: Held) -> None:
     if connection.info.transaction_status is not TransactionStatus.IDLE:
         raise own_transaction()
     with connection.transaction(), connection.cursor(row_factory=tuple_row) as cursor:
-        if cursor.execute(_RAISE_SHARED, values(lock)).fetchone() is None:
+        if cursor.execute(_RAISE_SHARED, values(shared(lock))).fetchone() is None:
             raise refused(lock, _number(cursor.execute(_NEWEST, values(lock)).fetchone()))
 
 
@@ -81,7 +81,7 @@ def check_shared(connection: Connection[Any], lock: Held) -> None:
         FencepostError: the connection is not in a transaction, or :func:`raise_shared` was not called.
     """
     with connection.cursor(row_factory=tuple_row) as cursor:
-        passed = cursor.execute(_CHECK_SHARED, values(lock)).fetchone()
+        passed = cursor.execute(_CHECK_SHARED, values(shared(lock))).fetchone()
         if connection.info.transaction_status is TransactionStatus.IDLE:
             raise no_transaction()
         if passed is None:
@@ -124,7 +124,7 @@ async def raise_shared_async(connection: AsyncConnection[Any], lock: Held) -> No
     if connection.info.transaction_status is not TransactionStatus.IDLE:
         raise own_transaction()
     async with connection.transaction(), connection.cursor(row_factory=tuple_row) as cursor:
-        await cursor.execute(_RAISE_SHARED, values(lock))
+        await cursor.execute(_RAISE_SHARED, values(shared(lock)))
         if await cursor.fetchone() is None:
             await cursor.execute(_NEWEST, values(lock))
             raise refused(lock, _number(await cursor.fetchone()))
@@ -133,7 +133,7 @@ async def raise_shared_async(connection: AsyncConnection[Any], lock: Held) -> No
 async def check_shared_async(connection: AsyncConnection[Any], lock: Held) -> None:
     """Does what :func:`check_shared` does."""
     async with connection.cursor(row_factory=tuple_row) as cursor:
-        await cursor.execute(_CHECK_SHARED, values(lock))
+        await cursor.execute(_CHECK_SHARED, values(shared(lock)))
         passed = await cursor.fetchone()
         if connection.info.transaction_status is TransactionStatus.IDLE:
             raise no_transaction()

@@ -10,7 +10,7 @@ from pymysql.cursors import Cursor
 
 from fencepost import _facts as facts
 from fencepost.errors import StaleToken
-from fencepost.guards._fence import Held, create, no_transaction, own_transaction, pyformat, refused, values
+from fencepost.guards._fence import Held, create, no_transaction, own_transaction, pyformat, refused, shared, values
 
 _RAISE = pyformat(facts.GUARD_MYSQL_RAISE)
 _NEWEST = pyformat(facts.GUARD_MYSQL_NEWEST)
@@ -65,7 +65,7 @@ def raise_shared(connection: Connection[Any], lock: Held) -> None:
     connection.begin()
     try:
         with connection.cursor(Cursor) as cursor:
-            cursor.execute(_RAISE_SHARED, values(lock))
+            cursor.execute(_RAISE_SHARED, values(shared(lock)))
             _check(cursor, lock)
         connection.commit()
     except BaseException:
@@ -91,7 +91,7 @@ def check_shared(connection: Connection[Any], lock: Held) -> None:
 
 
 def _check(cursor: Cursor, lock: Held) -> None:
-    cursor.execute(_CHECK_SHARED, values(lock))
+    cursor.execute(_CHECK_SHARED, values(shared(lock)))
     if not cursor.fetchall():
         cursor.execute(_NEWEST_SHARED, values(lock))
         rows = cursor.fetchall()

@@ -25,7 +25,7 @@ from redis.exceptions import ResponseError
 
 from fencepost._facts import GUARD_REDIS_CHECK_SHARED, GUARD_REDIS_RAISE, GUARD_REDIS_RAISE_SHARED
 from fencepost.errors import StaleToken
-from fencepost.guards._fence import Held, refused
+from fencepost.guards._fence import Held, fence_key, refused, shared
 
 _STALE = re.compile(r"STALE (\d+)")
 
@@ -51,7 +51,7 @@ class Script:
         Args:
             client: The client of Redis.
             lock: The lock that protects the data.
-            fence: The key of the fence: one for each lock.
+            fence: The key of the fence: one for each lock. For one permit of a semaphore the guard appends ``#SLOT``.
             keys: The keys of the script.
             args: The arguments of the script.
 
@@ -59,7 +59,9 @@ class Script:
             StaleToken: the store has seen a newer token. Nothing was written.
         """
         try:
-            return client.register_script(self._text)([fence, *keys], [lock.token, lock.grant_id, *args])
+            return client.register_script(self._text)(
+                [fence_key(lock, fence), *keys], [lock.token, lock.grant_id, *args]
+            )
         except ResponseError as error:
             _raise_if_stale(error, lock)
             raise
@@ -69,7 +71,9 @@ class Script:
     ) -> Any:
         """Does what a call does, with asyncio."""
         try:
-            return await client.register_script(self._text)([fence, *keys], [lock.token, lock.grant_id, *args])
+            return await client.register_script(self._text)(
+                [fence_key(lock, fence), *keys], [lock.token, lock.grant_id, *args]
+            )
         except ResponseError as error:
             _raise_if_stale(error, lock)
             raise
@@ -84,7 +88,7 @@ class Script:
             FencepostError: :func:`raise_shared` was not called.
         """
         try:
-            return client.register_script(self._shared)([fence, *keys], [lock.token, lock.grant_id, *args])
+            return client.register_script(self._shared)([fence, *keys], [shared(lock).token, lock.grant_id, *args])
         except ResponseError as error:
             _raise_if_refused(error, lock)
             raise
@@ -94,7 +98,9 @@ class Script:
     ) -> Any:
         """Does what :meth:`check_shared` does, with asyncio."""
         try:
-            return await client.register_script(self._shared)([fence, *keys], [lock.token, lock.grant_id, *args])
+            return await client.register_script(self._shared)(
+                [fence, *keys], [shared(lock).token, lock.grant_id, *args]
+            )
         except ResponseError as error:
             _raise_if_refused(error, lock)
             raise
@@ -107,7 +113,7 @@ def raise_shared(client: Redis, lock: Held, fence: str) -> None:
         StaleToken: a writer with a newer token has raised the fence.
     """
     try:
-        client.register_script(GUARD_REDIS_RAISE_SHARED)([fence], [lock.token, lock.grant_id])
+        client.register_script(GUARD_REDIS_RAISE_SHARED)([fence], [shared(lock).token, lock.grant_id])
     except ResponseError as error:
         _raise_if_refused(error, lock)
         raise
@@ -116,7 +122,7 @@ def raise_shared(client: Redis, lock: Held, fence: str) -> None:
 async def raise_shared_async(client: aio.Redis, lock: Held, fence: str) -> None:
     """Does what :func:`raise_shared` does, with asyncio."""
     try:
-        await client.register_script(GUARD_REDIS_RAISE_SHARED)([fence], [lock.token, lock.grant_id])
+        await client.register_script(GUARD_REDIS_RAISE_SHARED)([fence], [shared(lock).token, lock.grant_id])
     except ResponseError as error:
         _raise_if_refused(error, lock)
         raise

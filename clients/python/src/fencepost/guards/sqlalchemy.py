@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from fencepost import _facts as facts
 from fencepost.errors import StaleToken
-from fencepost.guards._fence import Held, create, no_transaction, own_transaction, refused, values
+from fencepost.guards._fence import Held, create, fence_name, no_transaction, own_transaction, refused, shared, values
 
 
 @dataclass(frozen=True)
@@ -99,11 +99,11 @@ def raise_fence(connection: Connection | Session, lock: Held) -> None:
         raise no_transaction()
     result = connection.execute(text(statements.raise_it), values(lock))
     if connection.dialect.name in ("mysql", "mariadb"):
-        row = connection.execute(text(statements.newest), {"lock_name": lock.name}).one()
+        row = connection.execute(text(statements.newest), {"lock_name": fence_name(lock)}).one()
         if (row[0], row[1]) != (lock.token, lock.grant_id):
             raise StaleToken(lock.name, lock.token, row[0])
     elif result.first() is None:
-        row = connection.execute(text(statements.newest), {"lock_name": lock.name}).one()
+        row = connection.execute(text(statements.newest), {"lock_name": fence_name(lock)}).one()
         raise StaleToken(lock.name, lock.token, row[0])
 
 
@@ -123,7 +123,7 @@ def raise_shared(connection: Connection | Session, lock: Held) -> None:
     with connection.begin():
         inner = _connection(connection)
         statements = _statements(inner)
-        result = inner.execute(text(statements.raise_shared), values(lock))
+        result = inner.execute(text(statements.raise_shared), values(shared(lock)))
         if inner.dialect.name in ("mysql", "mariadb"):
             _check(inner, statements, lock)
         elif result.first() is None:
@@ -152,7 +152,7 @@ def check_shared(connection: Connection | Session, lock: Held) -> None:
 
 
 def _check(connection: Connection, statements: _Statements, lock: Held) -> None:
-    if connection.execute(text(statements.check_shared), values(lock)).first() is None:
+    if connection.execute(text(statements.check_shared), values(shared(lock))).first() is None:
         raise refused(lock, _newest(connection, statements, lock))
 
 

@@ -6,7 +6,7 @@ import sqlite3
 
 from fencepost import _facts as facts
 from fencepost.errors import StaleToken
-from fencepost.guards._fence import Held, create, no_transaction, own_transaction, refused, values
+from fencepost.guards._fence import Held, create, fence_name, no_transaction, own_transaction, refused, shared, values
 
 
 def create_table(connection: sqlite3.Connection) -> None:
@@ -47,7 +47,7 @@ def raise_shared(connection: sqlite3.Connection, lock: Held) -> None:
     if connection.in_transaction:
         raise own_transaction()
     cursor = _cursor(connection)
-    raised = cursor.execute(facts.GUARD_SQLITE_RAISE_SHARED, values(lock)).fetchall()
+    raised = cursor.execute(facts.GUARD_SQLITE_RAISE_SHARED, values(shared(lock))).fetchall()
     connection.commit()
     if not raised:
         raise refused(lock, _newest(cursor, lock))
@@ -65,7 +65,7 @@ def check_shared(connection: sqlite3.Connection, lock: Held) -> None:
     if not connection.in_transaction:
         raise no_transaction()
     cursor = _cursor(connection)
-    if not cursor.execute(facts.GUARD_SQLITE_CHECK_SHARED, values(lock)).fetchall():
+    if not cursor.execute(facts.GUARD_SQLITE_CHECK_SHARED, values(shared(lock))).fetchall():
         raise refused(lock, _newest(cursor, lock))
 
 
@@ -76,7 +76,7 @@ def _cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
 
 
 def _newest(cursor: sqlite3.Cursor, lock: Held) -> int:
-    return _number(cursor.execute(facts.GUARD_SQLITE_NEWEST, {"lock_name": lock.name}).fetchone())
+    return _number(cursor.execute(facts.GUARD_SQLITE_NEWEST, {"lock_name": fence_name(lock)}).fetchone())
 
 
 def _number(row: tuple[int, ...] | None) -> int:

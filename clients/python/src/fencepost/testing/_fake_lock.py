@@ -76,8 +76,8 @@ class FakeLock(_Fake, Lock):
     """A :class:`fencepost.Lock` that a test makes, loses with :meth:`lose`, and finds :attr:`released`.
 
     It is held until then: ``remaining()`` is always the whole ``ttl``. It is one lock, without a server that would
-    grant it to somebody else, so it has no ``max_hold``, ``min_hold``, ``lock_delay`` and ``shared``: test these with
-    :class:`Server`.
+    grant it to somebody else, so it has no ``max_hold``, ``min_hold``, ``lock_delay``, ``shared`` and ``semaphore``:
+    test these with :class:`Server`.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ mod tests;
 
 use super::{Job, Lead};
 use crate::{
-    domain::{command::Command, lease::Mode, time::StoreTime},
+    domain::{command::Command, mode::Mode, time::StoreTime},
     store::{
         lateness::{AGE_MAX, Lateness, Shed},
         quorum::{
@@ -187,8 +187,8 @@ impl Lead {
     fn would_be_granted(&self, job: &Job) -> bool {
         let slot = self.locks.find(&job.lock.name, job.lock.hash);
         let mode = match &job.command {
-            Command::Acquire(acquire) => acquire.terms.mode,
-            _ => Mode::Exclusive,
+            Command::Acquire(acquire) => &acquire.terms.mode,
+            _ => &Mode::Exclusive,
         };
         slot.is_none_or(|slot| slot.lock.would_grant(mode))
     }

@@ -9,7 +9,7 @@ use crate::{
         binding::Binding,
         command::{Acquire, Command, Effect, Effects, Outcome},
         ids::{ReplicaId, RequestId},
-        outcome::AcquireOutcome,
+        outcome::{AcquireOutcome, ConvertOutcome},
         replicas::Replicas,
         rules::{Lock, Turn},
         time::StoreTime,
@@ -81,19 +81,24 @@ impl Lead {
         if self.bridge.is_none() {
             return self.run_now(job, now, exit);
         }
-        if matches!(&job.command, Command::Acquire(acquire) if !acquire.terms.suits_classic()) {
-            return self.refuse_beside_classic(job, now, exit);
+        let refused = match &job.command {
+            Command::Acquire(acquire) if !acquire.terms.suits_classic() => Some(AcquireOutcome::BesideClassic.into()),
+            Command::Convert { .. } => Some(ConvertOutcome::BesideClassic.into()),
+            _ => None,
+        };
+        if let Some(refused) = refused {
+            return self.refuse_beside_classic(job, refused, now, exit);
         }
         let lock = job.lock.clone();
         self.enter(&lock, Work::Run(job), now, exit);
     }
 
     /// Classic clients see exclusive leases only: they would take the lock within a delay, and beside readers.
-    fn refuse_beside_classic(&mut self, job: Job, now: StoreTime, exit: &Exit<'_>) {
+    fn refuse_beside_classic(&mut self, job: Job, outcome: Outcome, now: StoreTime, exit: &Exit<'_>) {
         self.hear_from(job.from, now, exit);
         self.begin_turn(now);
         let queue_position = QueuePosition { ballot: self.ballot, number: 0, ahead: 0 };
-        let (now, outcome) = (self.time.at(now), AcquireOutcome::BesideClassic.into());
+        let now = self.time.at(now);
         self.open.push(Pending::Outcome { reply_to: job.reply_to, now, outcome, queue_position });
     }
 

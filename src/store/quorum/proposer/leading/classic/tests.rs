@@ -7,8 +7,9 @@ use crate::{
     domain::{
         command::{Acquire, Candidate, Command, Outcome},
         ids::{Call, CallId, GrantId, LeaseId, RequestId},
-        lease::{Delays, LeaseEnd, Mode, Terms},
+        lease::{Delays, LeaseEnd, Terms},
         limits::COMMAND_WINDOW,
+        mode::Mode,
         name::{Holder, Metadata},
         outcome::{AcquireOutcome, Fate, Gone, ReleaseOutcome, RenewOutcome},
     },

@@ -74,6 +74,7 @@ fn asks_and_replies() {
         token: token(),
         left: Duration::from_secs(30),
         previous_end: Some(LeaseEnd::Expired),
+        slot: None,
     };
     assert_eq!(bytes_of(reply(Outcome::Acquire(AcquireOutcome::Granted(grant)))), GRANTED);
     let refused = Frame::Reply { number: 1, now: StoreTime::default(), result: Err(Refusal::NotLeader) };

@@ -64,7 +64,7 @@ fn a_lease_never_has_more_left_than_it_had() {
     let grant = |left| {
         let ids = (LeaseId(id(1)), GrantId(id(2)));
         let token = FencingToken::new(3).unwrap();
-        AcquireOutcome::Granted(Grant { lease_id: ids.0, grant_id: ids.1, token, left, previous_end: None })
+        AcquireOutcome::Granted(Grant { lease_id: ids.0, grant_id: ids.1, token, left, previous_end: None, slot: None })
     };
     let almost = Duration::from_nanos(29_999_999_999);
     let sent = reply(Outcome::Acquire(grant(almost)));

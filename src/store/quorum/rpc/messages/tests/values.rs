@@ -9,19 +9,21 @@ use crate::{
         limits::{HOLDERS_SHOWN, REASON_BYTES_MAX},
         name::Reason,
         outcome::{
-            AcquireOutcome, ClassicHold, Contention, DelayView, Fate, Gone, Grant, HolderView, LockView,
-            ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome, SharedView,
+            AcquireOutcome, ClassicHold, Contention, DelayView, Fate, Gone, Grant, HeldPermits, HolderView, LockView,
+            ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome, SemaphoreView, SharedView,
         },
     },
     store::{
         Event, EventKind, Notice,
         fields::values::{
-            some_end, some_holder, some_id, some_lock_name, some_metadata, some_span, some_terms, some_time, some_token,
+            some_end, some_holder, some_id, some_lock_name, some_metadata, some_permits, some_span, some_terms,
+            some_time, some_token,
         },
         quorum::rpc::messages::*,
     },
 };
 use proptest::{collection::vec, option, prelude::*};
+use std::num::NonZeroU32;
 
 pub(super) fn some_server() -> impl Strategy<Value = ServerId> {
     any::<[u8; 12]>().prop_map(ServerId)
@@ -94,8 +96,8 @@ fn some_command() -> impl Strategy<Value = Command> {
 
 fn some_holder_view() -> impl Strategy<Value = HolderView> {
     let spans = (some_span(), some_span(), some_span());
-    (some_holder(), some_metadata(), some_id(), some_token(), spans).prop_map(
-        |(holder, metadata, grant_id, token, (ttl, left, held))| HolderView {
+    (some_holder(), some_metadata(), some_id(), some_token(), spans, option::of(some_permits())).prop_map(
+        |(holder, metadata, grant_id, token, (ttl, left, held), permits)| HolderView {
             holder,
             metadata,
             grant_id: GrantId(grant_id),
@@ -103,6 +105,7 @@ fn some_holder_view() -> impl Strategy<Value = HolderView> {
             ttl,
             left,
             held,
+            permits: permits.map(|permits| HeldPermits { count: permits.count, slot: permits.slot }),
         },
     )
 }
@@ -123,11 +126,10 @@ fn some_contention() -> impl Strategy<Value = Box<Contention>> {
 
 fn some_shared_view() -> impl Strategy<Value = SharedView> {
     let holders = prop::collection::vec(some_holder_view(), 0..=HOLDERS_SHOWN);
-    (holders, any::<usize>(), any::<bool>()).prop_map(|(holders, count, has_token)| SharedView {
-        holders,
-        count,
-        has_token,
-    })
+    let semaphore =
+        (any::<u64>(), some_permits()).prop_map(|(used, permits)| SemaphoreView { used, limit: permits.limit });
+    (holders, any::<usize>(), any::<bool>(), option::of(semaphore))
+        .prop_map(|(holders, count, has_token, semaphore)| SharedView { holders, count, has_token, semaphore })
 }
 
 fn some_delay_view() -> impl Strategy<Value = DelayView> {
@@ -144,13 +146,15 @@ fn some_view() -> impl Strategy<Value = LockView> {
 }
 
 fn some_grant() -> impl Strategy<Value = Grant> {
-    (some_lease_id(), some_id(), some_token(), some_span(), option::of(some_end())).prop_map(
-        |(lease_id, grant_id, token, left, previous_end)| Grant {
+    let slot = option::of(any::<NonZeroU32>());
+    (some_lease_id(), some_id(), some_token(), some_span(), option::of(some_end()), slot).prop_map(
+        |(lease_id, grant_id, token, left, previous_end, slot)| Grant {
             lease_id,
             grant_id: GrantId(grant_id),
             token,
             left,
             previous_end,
+            slot,
         },
     )
 }
@@ -170,6 +174,8 @@ fn some_acquire_outcome() -> impl Strategy<Value = AcquireOutcome> {
         Just(AcquireOutcome::QueueFull),
         Just(AcquireOutcome::TokensExhausted),
         Just(AcquireOutcome::BesideClassic),
+        some_permits().prop_map(|permits| AcquireOutcome::LimitMismatch(permits.limit)),
+        Just(AcquireOutcome::ModeMismatch),
     ]
 }
 

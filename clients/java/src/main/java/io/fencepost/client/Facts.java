@@ -73,6 +73,9 @@ public final class Facts {
     /** The highest fencing token: 2^53 - 1, so that a double holds each token exactly. */
     public static final long TOKEN_MAX = 9007199254740991L;
 
+    /** The highest limit of a semaphore. The lowest is 1. */
+    public static final int PERMITS_MAX = 1000000;
+
     /** The maximum number of locks on one page of a listing. */
     public static final int PAGE_SIZE_MAX = 1000;
 
@@ -249,6 +252,10 @@ public final class Facts {
             Map.entry("DEADLINE_OVER", "DEADLINE_EXCEEDED"),
             Map.entry("NOT_ALL_SERVERS", "FAILED_PRECONDITION"),
             Map.entry("BESIDE_CLASSIC", "FAILED_PRECONDITION"),
+            Map.entry("TOKEN_OUTDATED", "ABORTED"),
+            Map.entry("NOT_CONVERTIBLE", "FAILED_PRECONDITION"),
+            Map.entry("MODE_MISMATCH", "FAILED_PRECONDITION"),
+            Map.entry("PERMIT_LIMIT_MISMATCH", "FAILED_PRECONDITION"),
             Map.entry("TOKENS_EXHAUSTED", "FAILED_PRECONDITION"),
             Map.entry("CREDENTIALS_MISSING", "UNAUTHENTICATED"),
             Map.entry("CREDENTIALS_INVALID", "UNAUTHENTICATED"),

@@ -1,6 +1,7 @@
 package io.fencepost.client;
 
 import java.time.Duration;
+import java.util.OptionalInt;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.Executor;
@@ -42,6 +43,21 @@ public interface FencedLock extends AutoCloseable {
    * @return the id
    */
   String grantId();
+
+  /**
+   * How many permits of a semaphore it has; see {@link LockRequest#semaphore}.
+   *
+   * @return the number; 0 if the lock is held as none
+   */
+  int permits();
+
+  /**
+   * Its slot, if it has one permit of a semaphore: a number that no other holder has, the lowest that was free, from 1
+   * to the limit. For what exists so many times: ids of workers, ports, seats of a licence.
+   *
+   * @return the slot; empty if it has several permits, or none
+   */
+  OptionalInt slot();
 
   /**
    * The label that others see as the holder.

@@ -4,6 +4,7 @@ import io.grpc.Status;
 import java.time.Duration;
 import java.util.List;
 import java.util.Objects;
+import java.util.OptionalInt;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -38,6 +39,16 @@ final class HeldLock implements FencedLock {
   @Override
   public String grantId() {
     return lease.grantId;
+  }
+
+  @Override
+  public int permits() {
+    return lease.permits;
+  }
+
+  @Override
+  public OptionalInt slot() {
+    return lease.slot == 0 ? OptionalInt.empty() : OptionalInt.of(lease.slot);
   }
 
   @Override

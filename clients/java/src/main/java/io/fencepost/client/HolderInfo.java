@@ -2,6 +2,7 @@ package io.fencepost.client;
 
 import java.time.Duration;
 import java.util.Map;
+import java.util.OptionalInt;
 
 /**
  * A holder of a lock, as others see it.
@@ -14,6 +15,8 @@ import java.util.Map;
  * @param heldSince the time since the grant
  * @param metadata the metadata that the holder chose
  * @param shared whether the holder shares the lock with others, by {@link LockRequest#shared}
+ * @param permits its permits of a semaphore; 0 if the lock is held as none
+ * @param slot its slot, if it has one permit of a semaphore
  */
 public record HolderInfo(
     String holder,
@@ -23,4 +26,6 @@ public record HolderInfo(
     Duration expiresIn,
     Duration heldSince,
     Map<String, String> metadata,
-    boolean shared) {}
+    boolean shared,
+    int permits,
+    OptionalInt slot) {}

@@ -1,6 +1,7 @@
 package io.fencepost.client;
 
 import io.fencepost.v1.AcquireRequestOrBuilder;
+import io.fencepost.v1.LockMode;
 import java.lang.ref.WeakReference;
 import java.util.concurrent.CompletableFuture;
 
@@ -28,6 +29,12 @@ final class Lease {
 
   final String grantId;
   final long token;
+
+  /** Its permits of a semaphore, and the slot of one permit; 0 if there is none. */
+  final int permits;
+
+  final int slot;
+
   final String holder;
   final LeaseEnd previousEnd;
 
@@ -90,6 +97,9 @@ final class Lease {
     this.id = lease.getLeaseId();
     this.grantId = lease.getGrantId();
     this.token = lease.getFencingToken();
+    boolean isSemaphore = request.getMode() == LockMode.LOCK_MODE_SEMAPHORE;
+    this.permits = isSemaphore ? Math.max(1, request.getPermits()) : 0;
+    this.slot = lease.getSlot();
     this.holder = request.getHolder();
     this.hasMaxHold = request.hasMaxHold();
     this.lockDelay = Wire.nanos(request.getLockDelay());

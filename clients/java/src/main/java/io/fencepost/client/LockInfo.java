@@ -7,7 +7,8 @@ import java.util.List;
  * to decide whether to write.
  *
  * @param name the lock's name
- * @param holders the holders; empty if the lock is not held. One, or the oldest of those that share it: at most 8
+ * @param holders the holders; empty if the lock is not held. One, or the oldest of those that hold it together: at
+ *     most 8
  * @param holderCount how many holders the lock has in all
  * @param delay why nobody gets the lock, if nobody holds it; null if there is no delay
  * @param waiters the number of waiting requests

@@ -179,7 +179,65 @@ public final class LockRequest {
    * @return this request
    */
   public LockRequest shared() {
-    request.setMode(LockMode.LOCK_MODE_SHARED);
+    return mode(LockMode.LOCK_MODE_SHARED);
+  }
+
+  /**
+   * Takes a permit of a semaphore, of which all holders together use no more than a limit. Nobody else holds the lock
+   * beside them, and requests are served in the order in which they came. A lock with one permit has a {@link
+   * FencedLock#slot}, which no other holder has. Holders work side by side, so no store can order them by their tokens;
+   * those of one slot it can. All servers have to know it, as with {@link #maxHold}. Not with {@link #shared}, {@link
+   * #minHold} and {@link #lockDelay}.
+   *
+   * <p>Each request names the limit. To change it, give the new one a higher {@link #permitLimitVersion}: a request
+   * with another limit of the same version fails with a {@link RefusedException} (PERMIT_LIMIT_MISMATCH).
+   *
+   * @param limit the limit: 1 to 1,000,000
+   * @return this request
+   * @throws IllegalArgumentException if the limit is not in that range
+   */
+  public LockRequest semaphore(int limit) {
+    if (limit < 1 || limit > Facts.PERMITS_MAX) {
+      throw new IllegalArgumentException("limit must be from 1 to " + Facts.PERMITS_MAX + ", not " + limit);
+    }
+    request.setPermitLimit(limit);
+    return mode(LockMode.LOCK_MODE_SEMAPHORE);
+  }
+
+  /**
+   * How many permits of the {@link #semaphore} the lock takes. They are given back together. Ask for few: permits stay
+   * unused until there are enough for the request that is next.
+   *
+   * @param permits the number: 1, the default, to the limit
+   * @return this request
+   * @throws IllegalArgumentException if the number is below 1
+   */
+  public LockRequest permits(int permits) {
+    if (permits < 1) {
+      throw new IllegalArgumentException("permits must be 1 or more, not " + permits);
+    }
+    request.setPermits(permits);
+    return this;
+  }
+
+  /**
+   * The version of the limit of the {@link #semaphore}. The highest one that a request has named is in force for as
+   * long as the semaphore is held or waited for. Raise it with each change of the limit.
+   *
+   * @param version the version; by default 0
+   * @return this request
+   * @throws IllegalArgumentException if the version is below 0
+   */
+  public LockRequest permitLimitVersion(long version) {
+    request.setPermitLimitVersion(FencepostClient.notNegative(version, "permitLimitVersion"));
+    return this;
+  }
+
+  private LockRequest mode(LockMode mode) {
+    if (request.getMode() != LockMode.LOCK_MODE_UNSPECIFIED && request.getMode() != mode) {
+      throw new IllegalStateException("a lock is either shared or a semaphore, not both");
+    }
+    request.setMode(mode);
     return this;
   }
 
@@ -292,6 +350,10 @@ public final class LockRequest {
 
   private AcquireOperation start() {
     AcquireRequest message = request.build();
+    boolean namesPermits = message.getPermits() != 0 || message.getPermitLimitVersion() != 0;
+    if (namesPermits && message.getMode() != LockMode.LOCK_MODE_SEMAPHORE) {
+      throw new IllegalStateException("permits and permitLimitVersion are those of a semaphore: call semaphore(limit)");
+    }
     if (message.getSerializedSize() > REQUEST_BYTES_MAX) {
       // A larger message would end the session, and with it the operations of others.
       String text = "name, holder and metadata must have at most " + REQUEST_BYTES_MAX + " bytes in all, not "

@@ -23,8 +23,8 @@ public final class TimedOutException extends FencepostException {
   /**
    * The holders of the lock.
    *
-   * @return the holders: one, or the oldest of those that share the lock, at most 8; empty while the lock is being
-   *     offered to the next waiter, and during a delay
+   * @return the holders: one, or the oldest of those that hold the lock together, at most 8; empty while the lock is
+   *     being offered to the next waiter, and during a delay
    */
   public List<HolderInfo> holders() {
     return holders == null ? List.of() : holders;

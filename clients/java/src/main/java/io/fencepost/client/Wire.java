@@ -5,6 +5,7 @@ import io.fencepost.v1.LockMode;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalInt;
 
 /** Conversions between the generated messages and the types of this package. */
 final class Wire {
@@ -69,7 +70,9 @@ final class Wire {
         holder.hasExpiresIn() ? java(holder.getExpiresIn()) : null,
         java(holder.getHeldSince()),
         Map.copyOf(holder.getMetadataMap()),
-        holder.getMode() == LockMode.LOCK_MODE_SHARED);
+        holder.getMode() == LockMode.LOCK_MODE_SHARED,
+        holder.getPermits(),
+        holder.getSlot() == 0 ? OptionalInt.empty() : OptionalInt.of(holder.getSlot()));
   }
 
   /** Null if the message is absent. */

@@ -127,6 +127,15 @@ final class Commands {
     if (request.has("shared") && request.get("shared").getAsBoolean()) {
       acquire.shared();
     }
+    if (request.has("semaphore")) {
+      acquire.semaphore(request.get("semaphore").getAsInt());
+    }
+    if (request.has("permits")) {
+      acquire.permits(request.get("permits").getAsInt());
+    }
+    if (request.has("permit_limit_version")) {
+      acquire.permitLimitVersion(request.get("permit_limit_version").getAsLong());
+    }
     if (request.has("wait_ms")) {
       acquire.waitFor(Duration.ofMillis(request.get("wait_ms").getAsLong()));
     }
@@ -184,6 +193,8 @@ final class Commands {
     answer.addProperty("token", lock.token());
     answer.addProperty("grant_id", lock.grantId());
     answer.addProperty("previous_end", lower(lock.previousEnd()));
+    answer.addProperty("permits", lock.permits());
+    answer.addProperty("slot", lock.slot().orElse(0));
     output.ok(request, answer);
     lock.onLost(Runnable::run, loss -> {
       JsonObject event = event("lost");

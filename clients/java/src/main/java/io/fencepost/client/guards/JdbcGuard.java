@@ -179,31 +179,37 @@ public final class JdbcGuard {
    * @throws StaleTokenException if the store has seen a newer token; roll back
    * @throws SQLException if the database fails; SQLSTATE 40001 means that the transaction should be repeated
    * @throws IllegalStateException if auto-commit is on, because the fence would not protect the statements that follow
+   * @throws IllegalArgumentException if the lock has several permits of a semaphore, and so no {@link Fence}
    */
   public void raise(Connection connection, FencedLock lock) throws SQLException {
-    raise(connection, lock.name(), lock.token(), lock.grantId());
+    raise(connection, Fence.name(lock), lock.name(), lock.token(), lock.grantId());
   }
 
   /**
    * Raises the fence with a token that came from another process, in a message say.
    *
    * @param connection a connection with a transaction: auto-commit must be off
-   * @param name the lock's name
+   * @param name the lock's name; for a semaphore, that of its {@link Fence}
    * @param token the fencing token
    * @param grantId the grant id that belongs to the token
    * @throws StaleTokenException if the store has seen a newer token; roll back
    * @throws SQLException if the database fails
    */
   public void raise(Connection connection, String name, long token, String grantId) throws SQLException {
+    raise(connection, name, name, token, grantId);
+  }
+
+  private void raise(Connection connection, String fence, String name, long token, String grantId)
+      throws SQLException {
     Objects.requireNonNull(grantId);
     if (connection.getAutoCommit()) {
       throw new IllegalStateException("raise needs a transaction: call setAutoCommit(false) first");
     }
     boolean raised = dialect == Dialect.MYSQL
-        ? raiseMysql(connection, name, token, grantId)
-        : returnsARow(connection, dialect.raise, name, grantId, token);
+        ? raiseMysql(connection, fence, token, grantId)
+        : returnsARow(connection, dialect.raise, fence, grantId, token);
     if (!raised) {
-      throw new StaleTokenException(name, token, newest(connection, dialect.newest, name));
+      throw new StaleTokenException(name, token, newest(connection, dialect.newest, fence));
     }
   }
 
@@ -216,8 +222,10 @@ public final class JdbcGuard {
    * @throws StaleTokenException if a later writer has raised the fence
    * @throws SQLException if the database fails; SQLSTATE 40001 means that the call should be repeated
    * @throws IllegalStateException if auto-commit is off
+   * @throws IllegalArgumentException if the lock is held as a semaphore
    */
   public void raiseShared(Connection connection, FencedLock lock) throws SQLException {
+    Fence.checkReader(lock);
     raiseShared(connection, lock.name(), lock.token(), lock.grantId());
   }
 
@@ -260,8 +268,10 @@ public final class JdbcGuard {
    * @throws StaleTokenException if a later writer has raised the fence; roll back
    * @throws SQLException if the database fails; SQLSTATE 40001 means that the transaction should be repeated
    * @throws IllegalStateException if auto-commit is on, or if {@code raiseShared} was not called
+   * @throws IllegalArgumentException if the lock is held as a semaphore
    */
   public void checkShared(Connection connection, FencedLock lock) throws SQLException {
+    Fence.checkReader(lock);
     checkShared(connection, lock.name(), lock.token(), lock.grantId());
   }
 

@@ -82,16 +82,18 @@ public final class RedisGuard {
    * Compares the token of a lock with the fence, raises the fence and runs the body, in one step.
    *
    * @param lock the lock; its token and grant id count, whether it is still valid or not
-   * @param fenceKey the key of the fence
+   * @param fenceKey the key of the fence; for one permit of a semaphore, {@link Fence#key} adds its slot
    * @param keys the keys of the body
    * @param arguments the arguments of the body
    * @param redis runs the script, such as {@code jedis::eval}
    * @param <T> the type of the body's result
    * @return the body's result
    * @throws StaleTokenException if Redis has seen a newer token; nothing was written
+   * @throws IllegalArgumentException if the lock has several permits of a semaphore, and so no {@link Fence}
    */
   public <T> T run(FencedLock lock, String fenceKey, List<String> keys, List<String> arguments, Eval<T> redis) {
-    return run(lock.name(), lock.token(), lock.grantId(), fenceKey, keys, arguments, redis);
+    String key = Fence.key(lock, fenceKey);
+    return run(lock.name(), lock.token(), lock.grantId(), key, keys, arguments, redis);
   }
 
   /**
@@ -126,8 +128,10 @@ public final class RedisGuard {
    * @param fenceKey the key of the fence
    * @param redis runs the script, such as {@code jedis::eval}
    * @throws StaleTokenException if a later writer has raised the fence
+   * @throws IllegalArgumentException if the lock is held as a semaphore
    */
   public static void raiseShared(FencedLock lock, String fenceKey, Eval<?> redis) {
+    Fence.checkReader(lock);
     raiseShared(lock.name(), lock.token(), lock.grantId(), fenceKey, redis);
   }
 
@@ -157,9 +161,11 @@ public final class RedisGuard {
    * @return the body's result
    * @throws StaleTokenException if a later writer has raised the fence; the body did not run
    * @throws IllegalStateException if {@code raiseShared} was not called
+   * @throws IllegalArgumentException if the lock is held as a semaphore
    */
   public <T> T checkShared(
       FencedLock lock, String fenceKey, List<String> keys, List<String> arguments, Eval<T> redis) {
+    Fence.checkReader(lock);
     return checkShared(lock.name(), lock.token(), lock.grantId(), fenceKey, keys, arguments, redis);
   }
 

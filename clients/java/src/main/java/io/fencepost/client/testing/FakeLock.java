@@ -8,6 +8,7 @@ import io.fencepost.client.Loss;
 import io.fencepost.client.LossReason;
 import java.time.Duration;
 import java.util.Objects;
+import java.util.OptionalInt;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.Executor;
@@ -17,8 +18,8 @@ import java.util.function.Consumer;
  * A lock without a server, for unit tests of code that is given a lock. It is held until the test loses it or the code
  * releases it. Its callbacks run on the thread that calls {@link #lose()}, unless they name an executor.
  *
- * <p>It is one lock, without a request: options such as {@code minHold}, {@code lockDelay} and {@code shared} do
- * nothing here. A {@link FencepostServer} obeys them.
+ * <p>It is one lock, without a request: options such as {@code minHold}, {@code lockDelay}, {@code shared} and {@code
+ * semaphore} do nothing here. A {@link FencepostServer} obeys them.
  */
 public final class FakeLock implements FencedLock {
   private final String name;
@@ -71,6 +72,16 @@ public final class FakeLock implements FencedLock {
   @Override
   public String grantId() {
     return "fake-grant";
+  }
+
+  @Override
+  public int permits() {
+    return 0;
+  }
+
+  @Override
+  public OptionalInt slot() {
+    return OptionalInt.empty();
   }
 
   @Override

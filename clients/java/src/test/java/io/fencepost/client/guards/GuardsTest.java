@@ -10,6 +10,7 @@ import io.fencepost.client.FencepostClient;
 import io.fencepost.client.JavaProcess;
 import io.fencepost.client.LeaseEnd;
 import io.fencepost.client.guards.GuardedStore.Grant;
+import io.fencepost.client.testing.FakeLock;
 import io.fencepost.client.testing.FencepostServer;
 import java.nio.file.Path;
 import java.sql.Connection;
@@ -158,6 +159,90 @@ class GuardsTest {
   @Test
   void readersInRedisWithLettuce() throws Exception {
     checkReaders("lettuce", stores.redis());
+  }
+
+  /** The holders of slots write side by side, and the next holder of a slot shuts out the one before. */
+  private static void checkSlots(String kind, String url) throws Exception {
+    try (GuardedStore store = GuardedStore.of(kind, url);
+        FencepostClient client = FencepostClient.connect(server.address())) {
+      store.create();
+      String name = "semaphore/" + kind + "/ü";
+      FencedLock first = client.acquire(name).semaphore(3).get();
+      FencedLock second = client.acquire(name).semaphore(3).get();
+      for (FencedLock holder : List.of(second, first, second, first)) {
+        store.write(holder, "by " + holder.slot().orElseThrow());
+      }
+      first.release();
+      FencedLock next = client.acquire(name).semaphore(3).get();
+      assertEquals(first.slot(), next.slot());
+      store.write(next, "next");
+      StaleTokenException stale = assertThrows(StaleTokenException.class, () -> store.write(first, "late"));
+      assertEquals(List.of(first.token(), next.token()), List.of(stale.token(), stale.newest()));
+      assertEquals(name, stale.name());
+      assertEquals("next", store.read());
+      store.write(second, "other");
+      // The lock itself has another fence.
+      store.write(new Grant(name, 9, "g9"), "exclusive");
+      assertEquals("exclusive", store.read());
+
+      second.release();
+      FencedLock several = client.acquire(name).semaphore(3).permits(2).get();
+      IllegalArgumentException refused =
+          assertThrows(IllegalArgumentException.class, () -> store.write(several, "late"));
+      assertTrue(refused.getMessage().contains("take one permit each, or check the token with checkToken"));
+      assertEquals("exclusive", store.read());
+    }
+  }
+
+  @Test
+  void slotsInPostgres() throws Exception {
+    checkSlots("postgres", stores.postgres());
+  }
+
+  @Test
+  void slotsInMariadb() throws Exception {
+    checkSlots("mysql", stores.mariadb());
+  }
+
+  @Test
+  void slotsInSqlite(@TempDir Path folder) throws Exception {
+    checkSlots("sqlite", sqliteUrl(folder));
+  }
+
+  @Test
+  void slotsInRedisWithJedis() throws Exception {
+    checkSlots("jedis", stores.redis());
+  }
+
+  @Test
+  void slotsInRedisWithLettuce() throws Exception {
+    checkSlots("lettuce", stores.redis());
+  }
+
+  @Test
+  void aSemaphoreHasNoReaders(@TempDir Path folder) throws Exception {
+    RedisGuard.Eval<String> never = (script, keys, arguments) -> "ran";
+    RedisGuard redis = new RedisGuard("return 1");
+    JdbcGuard guard = JdbcGuard.sqlite();
+    try (Connection connection = DriverManager.getConnection(sqliteUrl(folder));
+        FencepostClient client = FencepostClient.connect(server.address())) {
+      FencedLock lock = client.acquire("no readers").semaphore(2).get();
+      List<Executable> steps = List.of(
+          () -> guard.raiseShared(connection, lock),
+          () -> guard.checkShared(connection, lock),
+          () -> RedisGuard.raiseShared(lock, "fence", never),
+          () -> redis.checkShared(lock, "fence", List.of(), List.of(), never));
+      for (Executable step : steps) {
+        String message = assertThrows(IllegalArgumentException.class, step).getMessage();
+        assertTrue(message.contains("held as a semaphore, not as a shared lock"), message);
+      }
+      assertEquals("no readers#1", Fence.name(lock));
+      assertEquals("{a}:fence#1", Fence.key(lock, "{a}:fence"));
+      String name = "a".repeat(Facts.NAME_BYTES_MAX - 1);
+      FencedLock tooLong = client.acquire(name).semaphore(2).get();
+      assertThrows(IllegalArgumentException.class, () -> Fence.name(tooLong));
+      assertEquals(name + "x", Fence.name(new FakeLock(name + "x", 1)));
+    }
   }
 
   /** Many processes start at once, on a table of the first version or on none. */

@@ -27,6 +27,8 @@ class FakeLockTest {
     FakeLock lock = new FakeLock("a", 7);
     assertEquals("a", lock.name());
     assertEquals(7, lock.token());
+    assertEquals(0, lock.permits());
+    assertTrue(lock.slot().isEmpty());
     assertTrue(lock.isValid());
     assertTrue(lock.remaining().compareTo(Duration.ZERO) > 0);
     lock.check();

@@ -1,0 +1,85 @@
+//! Convert: a writer becomes a reader without letting go of the lock, or the only reader a writer.
+//!
+//! A downgrade never waits, and no writer comes in between (CURATOR-276 and -621 let one in). An upgrade never waits
+//! either: two readers that both waited for the other would wait for ever (Redisson #4796), and a release and a new
+//! acquire instead would let others write in between (Scalingo/go-etcd-lock PR 132). So it is refused unless the lease
+//! stands alone.
+
+use super::{Turn, holding::renewed};
+use crate::domain::{
+    command::Effect,
+    ids::LeaseId,
+    lease::Lease,
+    mode::{ConvertTo, Mode},
+    outcome::ConvertOutcome,
+    time::StoreTime,
+    token::FencingToken,
+};
+
+impl Turn<'_> {
+    /// Converts a lease, if its token is the one that its holder knows. A repeat finds the mode that it asked for, and
+    /// a late copy another token.
+    pub(super) fn convert(&mut self, lease_id: LeaseId, token: FencingToken, to: ConvertTo) -> ConvertOutcome {
+        self.apply_time();
+        let Some(lease) = self.lasting(lease_id) else { return ConvertOutcome::Lost(self.gone(lease_id)) };
+        let (is_semaphore, has_delays) = (lease.terms.mode.permits().is_some(), lease.terms.delays.is_some());
+        if lease.terms.mode == to.mode() {
+            return ConvertOutcome::Converted(renewed(lease, self.now));
+        }
+        // mutant: late copy converts again
+        if lease.token != token {
+            return ConvertOutcome::TokenOutdated;
+        }
+        match to {
+            _ if is_semaphore => ConvertOutcome::NotConvertible,
+            // A shared lease leaves no delay.
+            ConvertTo::Shared if has_delays => ConvertOutcome::NotConvertible,
+            ConvertTo::Shared => self.downgrade(),
+            ConvertTo::Exclusive => self.upgrade(token),
+        }
+    }
+
+    /// Keeps the token: no other grant came between, so those of later readers are higher.
+    fn downgrade(&mut self) -> ConvertOutcome {
+        let Some(lease) = self.lock.lease.take() else { return ConvertOutcome::NotConvertible };
+        let lease = converted(lease, Mode::Shared, self.now);
+        let (token, outcome) = (lease.token, ConvertOutcome::Converted(renewed(&lease, self.now)));
+        self.grant_shared(lease, None);
+        self.effects.push(Effect::Converted(token));
+        // mutant: downgrade lets no reader in
+        self.promote();
+        outcome
+    }
+
+    /// Draws a token: other readers may have raised theirs in a store.
+    fn upgrade(&mut self, token: FencingToken) -> ConvertOutcome {
+        let shares = self.lock.shares.as_ref();
+        let stands_alone = shares.is_some_and(|shares| shares.leases().count() == 1 && shares.offers().count() == 0);
+        // mutant: upgrade beside a reader
+        if !stands_alone {
+            return ConvertOutcome::Contended(self.contention());
+        }
+        let min_token = self.lock.lease_of(token).map_or(0, |lease| lease.terms.min_token);
+        let Ok(fresh) = self.sequencer.draw(min_token) else { return ConvertOutcome::TokensExhausted };
+        let Some(lease) = self.take_share(token) else { return ConvertOutcome::NotConvertible };
+        // mutant: upgrade keeps its token
+        let lease = Lease { token: fresh, ..converted(lease, Mode::Exclusive, self.now) };
+        let (token, outcome) = (lease.token, ConvertOutcome::Converted(renewed(&lease, self.now)));
+        self.lock.lease = Some(lease);
+        self.effects.push(Effect::Converted(token));
+        outcome
+    }
+
+    fn lasting(&self, lease_id: LeaseId) -> Option<&Lease> {
+        let exclusive = self.lock.lease.as_ref().filter(|lease| lease.lease_id == lease_id);
+        exclusive.or_else(|| self.lasting_share(lease_id))
+    }
+}
+
+/// Its holder, who alone knows its id, has heard of it.
+fn converted(mut lease: Lease, mode: Mode, now: StoreTime) -> Lease {
+    lease.terms.mode = mode;
+    lease.rearm(now);
+    lease.heard = true;
+    lease
+}

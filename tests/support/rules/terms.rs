@@ -1,0 +1,101 @@
+//! What the requests of a scenario ask for: their numbers tell.
+//!
+//! Below [`SEMAPHORES`] are exclusive and shared requests. From there on are those for permits: the last digit tells
+//! how many of which limit, the digit before it (modulo 5) the version of that limit.
+
+use super::{holder, id, request_number};
+use fencepost::testing::domain::{
+    ids::{Call, CallId, RequestId},
+    lease::{Delays, MaxHold, Terms},
+    mode::{Mode, PermitLimit, Permits},
+    name::Metadata,
+};
+use std::time::Duration;
+
+/// The first request for permits.
+const SEMAPHORES: u8 = 100;
+/// How many permits of how many, by the last digit of a request for permits.
+const PERMITS: [(u32, u32); 10] = [(1, 1), (1, 2), (2, 2), (1, 3), (2, 3), (3, 3), (1, 4), (2, 4), (3, 4), (4, 4)];
+
+/// Which others may hold the lock beside a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Exclusive,
+    Shared,
+    /// So many permits, and the limit that the request names.
+    Semaphore(u32, PermitLimit),
+}
+
+impl Kind {
+    /// How many permits it takes; `None` if it is for no semaphore.
+    pub(crate) fn permits(self) -> Option<u32> {
+        if let Self::Semaphore(count, _) = self { Some(count) } else { None }
+    }
+}
+
+pub(crate) fn kind(request: u8) -> Kind {
+    match (request, request % 12) {
+        (SEMAPHORES.., _) => {
+            let (count, permits) = PERMITS[usize::from(request % 10)];
+            Kind::Semaphore(count, PermitLimit { permits, version: u64::from(request / 10 % 5) })
+        }
+        (_, 2 | 4 | 5 | 9 | 10) => Kind::Shared,
+        _ => Kind::Exclusive,
+    }
+}
+
+/// Whether a request asks for a shared lease. None of these has delays; 5 and 9 have a bound on the time of theirs.
+pub(crate) fn is_shared(request: u8) -> bool {
+    kind(request) == Kind::Shared
+}
+
+/// The number of a request for permits. Up to three have the same terms.
+pub(crate) fn semaphore(count: u32, permits: u32, version: u8, copy: u8) -> u8 {
+    let index = PERMITS.iter().position(|it| *it == (count, permits)).unwrap();
+    SEMAPHORES + copy * 50 + version * 10 + u8::try_from(index).unwrap()
+}
+
+/// The TTL of a request: longer or shorter than the 3 s for which the lease of a dropped call is kept.
+pub(crate) fn ttl(request: u8) -> Duration {
+    Duration::from_secs([5, 2, 12][usize::from(request) % 3])
+}
+
+/// The bound on all the time that a request may hold the lock: none, longer than its TTL, or equal to it.
+pub(crate) fn max_hold(request: u8) -> Option<Duration> {
+    [None, None, None, Some(7), None, Some(12)][usize::from(request) % 6].map(Duration::from_secs)
+}
+
+/// How long the lock stays unavailable after a request's grant, and after its lease if the holder does not release it.
+pub(crate) fn delays(request: u8) -> (Duration, Duration) {
+    let (min_hold, lock_delay) = match request % 12 {
+        _ if kind(request) != Kind::Exclusive => (0, 0),
+        6 => (7, 0),
+        7 => (0, 4),
+        8 => (14, 5),
+        _ => (0, 0),
+    };
+    (Duration::from_secs(min_hold), Duration::from_secs(lock_delay))
+}
+
+pub(super) fn call(request: u8, attempt: u32, copy: u8) -> Call {
+    Call { request: RequestId(id(request.into())), attempt, id: CallId(1 + u64::from(copy)) }
+}
+
+pub(super) fn terms_of(call: Call) -> Terms {
+    let request = request_number(call.request);
+    let (min_hold, lock_delay) = delays(request);
+    Terms {
+        fingerprint: request.into(),
+        ttl: ttl(request),
+        holder: holder(request),
+        metadata: Metadata::default(),
+        min_token: 0,
+        max_hold: max_hold(request).and_then(MaxHold::new),
+        delays: Delays::new(min_hold, lock_delay),
+        mode: match kind(request) {
+            Kind::Exclusive => Mode::Exclusive,
+            Kind::Shared => Mode::Shared,
+            Kind::Semaphore(count, limit) => Mode::Semaphore(Box::new(Permits::new(count, limit).unwrap())),
+        },
+    }
+}
