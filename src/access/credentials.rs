@@ -93,6 +93,11 @@ impl Verdict {
 impl Credentials {
     /// The verdict of the newest policy, now.
     pub fn verdict(&self) -> Verdict {
+        self.ask(Clone::clone)
+    }
+
+    /// Asks about the verdict of the newest policy, without a copy of it. `question` must not ask another one.
+    pub fn ask<T>(&self, question: impl FnOnce(&Verdict) -> T) -> T {
         let generation = self.access.generation();
         let mut verdict = self.verdict.lock();
         if verdict.generation != generation || !verdict.still_counts() {
@@ -100,7 +105,7 @@ impl Credentials {
             let identity = self.identify(&policy, at).map(Arc::new);
             *verdict = Verdict { generation, at, mode: policy.mode, identity };
         }
-        verdict.clone()
+        question(&verdict)
     }
 
     fn identify(&self, policy: &super::Policy, now: i64) -> Result<Identity, Refusal> {

@@ -1,8 +1,8 @@
 //! Asks the access file about each operation: who the caller is, and whether a rule permits it.
 
 use crate::{
-    access::{Access, Connection, Credentials, Mode, Refusal, Verb},
-    api::peer::Peer,
+    access::{Access, Connection, Credentials, Mode, Refusal, Verb, Verdict},
+    api::peer::{Origin, Peer},
     clock::wall_time,
     domain::name::LockName,
     locks::{Denied, Forbidden, LocksError, NotPermitted, Permission, Target},
@@ -74,12 +74,13 @@ impl Guard {
             (value, None) => value.map(|value| value.as_bytes()),
             (_, Some(_)) => Some(&[][..]),
         };
-        let credentials = match extensions.get::<Arc<Connection>>() {
+        let origin = Origin::of(extensions);
+        let credentials = match origin.and_then(|origin| origin.shown.as_ref()) {
             Some(connection) => connection.credentials(authorization),
             // The admin port remembers nothing of a connection, because few calls come there.
             None => Connection::new(self.access.clone(), None).credentials(authorization),
         };
-        Visitor { guard: self.clone(), credentials, peer: extensions.get().copied() }
+        Visitor { guard: self.clone(), credentials, peer: Peer::of(extensions) }
     }
 }
 
@@ -105,7 +106,7 @@ impl Visitor {
     }
 
     fn still_has(&self, need: Need, target: Target<'_>) -> Result<(), LocksError> {
-        match self.credentials.verdict().mode {
+        match self.credentials.ask(|verdict| verdict.mode) {
             Mode::Observe => Ok(()),
             Mode::Enforce => self.has(need, target),
         }
@@ -117,35 +118,10 @@ impl Visitor {
     }
 
     fn has(&self, need: Need, target: Target<'_>) -> Result<(), LocksError> {
-        let verdict = self.credentials.verdict();
-        let denied = match (&verdict.identity, need) {
-            (Ok(_), Need::Identity) => return Ok(()),
-            (Ok(identity), Need::Verb(verb)) => {
-                let grants = &identity.grants;
-                let permitted = match target {
-                    Target::Lock(name) => grants.permit_lock(verb, name.as_str()),
-                    Target::Prefix(prefix) => grants.permit_prefix(verb, prefix),
-                    Target::Server => grants.permit(verb),
-                };
-                if permitted {
-                    return Ok(());
-                }
-                let on = match target {
-                    Target::Lock(name) => Forbidden::Lock(name.as_str().to_owned()),
-                    Target::Prefix(prefix) => {
-                        let permitted = grants.locks(verb).take(PERMITTED_SHOWN).collect();
-                        Forbidden::Prefix { prefix: prefix.to_owned(), permitted }
-                    }
-                    Target::Server => Forbidden::Server,
-                };
-                Denied::NotPermitted(Box::new(NotPermitted { identity: identity.name.clone(), verb: verb.text(), on }))
-            }
-            (Err(Refusal::Missing), _) => Denied::CredentialsMissing,
-            (Err(Refusal::Invalid), _) => Denied::CredentialsInvalid,
-            (Err(Refusal::Expired), _) => Denied::CredentialsExpired,
-        };
-        self.note(&denied, verdict.mode, need, target);
-        match verdict.mode {
+        let (denied, mode) = self.credentials.ask(|verdict| (denial(verdict, need, target), verdict.mode));
+        let Some(denied) = denied else { return Ok(()) };
+        self.note(&denied, mode, need, target);
+        match mode {
             Mode::Observe => Ok(()),
             Mode::Enforce => Err(denied.into()),
         }
@@ -194,6 +170,35 @@ impl Visitor {
             fencing_token: None,
         }
     }
+}
+
+/// Why a caller may not have what it needs; `None` if it may.
+fn denial(verdict: &Verdict, need: Need, target: Target<'_>) -> Option<Denied> {
+    let identity = match &verdict.identity {
+        Ok(identity) => identity,
+        Err(Refusal::Missing) => return Some(Denied::CredentialsMissing),
+        Err(Refusal::Invalid) => return Some(Denied::CredentialsInvalid),
+        Err(Refusal::Expired) => return Some(Denied::CredentialsExpired),
+    };
+    let (Need::Verb(verb), grants) = (need, &identity.grants) else { return None };
+    let permitted = match target {
+        Target::Lock(name) => grants.permit_lock(verb, name.as_str()),
+        Target::Prefix(prefix) => grants.permit_prefix(verb, prefix),
+        Target::Server => grants.permit(verb),
+    };
+    if permitted {
+        return None;
+    }
+    let on = match target {
+        Target::Lock(name) => Forbidden::Lock(name.as_str().to_owned()),
+        Target::Prefix(prefix) => {
+            let permitted = grants.locks(verb).take(PERMITTED_SHOWN).collect();
+            Forbidden::Prefix { prefix: prefix.to_owned(), permitted }
+        }
+        Target::Server => Forbidden::Server,
+    };
+    let identity = identity.name.clone();
+    Some(Denied::NotPermitted(Box::new(NotPermitted { identity, verb: verb.text(), on })))
 }
 
 fn reason(denied: &Denied) -> Denial {

@@ -31,6 +31,7 @@ use crate::{
 };
 use dispatch::Caller;
 use pages::PageTurns;
+use peer::Peer;
 use std::{sync::Arc, time::Duration};
 
 const LOCK_SERVICE: &str = "fencepost.v1.LockService";
@@ -101,7 +102,7 @@ impl<S> Api<S> {
         let (metrics, traces, faults) = (self.metrics.clone(), self.traces.clone(), self.faults.clone());
         let visitor = self.guard.as_ref();
         let visitor = visitor.map(|guard| guard.visitor(request.metadata().as_ref(), request.extensions()));
-        Caller { peer: request.extensions().get().copied(), metrics, traces, faults, visitor }
+        Caller { peer: Peer::of(request.extensions()), metrics, traces, faults, visitor }
     }
 
     /// The answer that begins a stream. Clients keep their leases on it, and move them to other servers: see

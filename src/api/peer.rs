@@ -1,11 +1,34 @@
-//! Where a connection comes from.
+//! Where a connection comes from, and what its client showed.
 
+use crate::access;
 use std::{
     fmt,
     net::{IpAddr, SocketAddr},
+    sync::Arc,
 };
+use tonic::codegen::http::Extensions;
 
-/// The other end of a connection. `server` adds it to each request's extensions.
+/// A connection, as the calls on it know it. `server` adds it to the extensions of each request: one value, because
+/// each costs an allocation.
+pub struct Origin {
+    peer: Peer,
+    /// What its client showed. None without an access file, because then nobody asks.
+    pub(super) shown: Option<access::Connection>,
+}
+
+impl Origin {
+    /// A connection to this peer.
+    pub fn new(peer: Peer, shown: Option<access::Connection>) -> Arc<Self> {
+        Arc::new(Self { peer, shown })
+    }
+
+    /// That of a request, if it came over a connection.
+    pub(super) fn of(extensions: &Extensions) -> Option<&Self> {
+        extensions.get::<Arc<Self>>().map(|origin| &**origin)
+    }
+}
+
+/// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// This TCP address.
@@ -15,6 +38,11 @@ pub enum Peer {
 }
 
 impl Peer {
+    /// That of a request, if it came over a connection.
+    pub fn of(extensions: &Extensions) -> Option<Self> {
+        Origin::of(extensions).map(|origin| origin.peer)
+    }
+
     /// The IP address; an IPv4 address also on an IPv6 socket.
     pub fn ip(&self) -> Option<IpAddr> {
         match self {

@@ -10,9 +10,6 @@ use std::{
     time::Duration,
 };
 
-/// The variable that names the file with the token.
-pub(super) const CREDENTIALS: &str = "FENCEPOST_CREDENTIALS";
-
 /// The servers to call.
 ///
 /// The variables are read here and not by clap, whose messages would show the options that they replace as required.
@@ -87,7 +84,7 @@ impl ServerArgs {
 
     /// The file with the token, if there is one.
     pub(crate) fn credentials(&self) -> Option<PathBuf> {
-        let file = self.credentials.clone().or_else(|| env::var_os(CREDENTIALS));
+        let file = self.credentials.clone().or_else(|| env::var_os(facts::ENVIRONMENT_CREDENTIALS));
         file.filter(|file| !file.is_empty()).map(PathBuf::from)
     }
 

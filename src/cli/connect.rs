@@ -246,7 +246,6 @@ pub(super) fn exhausted(message: &str, retry_after: Option<Duration>) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::args::CREDENTIALS;
 
     fn failed_call(code: Code) -> FailedCall {
         FailedCall {
@@ -273,7 +272,7 @@ mod tests {
     #[test]
     fn a_server_starts_where_a_client_is_configured() {
         let tls = [facts::ENVIRONMENT_CA, facts::ENVIRONMENT_CERT, facts::ENVIRONMENT_KEY];
-        let names = tls.into_iter().chain([facts::ENVIRONMENT_SERVER, CREDENTIALS]);
+        let names = tls.into_iter().chain([facts::ENVIRONMENT_SERVER, facts::ENVIRONMENT_CREDENTIALS]);
         let environment = names.map(|name| (name.into(), "x".into())).collect();
         assert!(crate::config::Config::load([], &environment, |_| Ok(())).is_ok());
     }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     access::{self, Access},
-    api::Faults,
+    api::{Faults, peer::Origin},
     telemetry::metrics::Bound,
 };
 use h2::Reason;
@@ -129,17 +129,14 @@ impl Http2 {
         let (peer, taken) = (connection.peer(), connection.taken());
         let (turn, unread) = (self.turns.turn(), Unread::default());
         // What the callers on it show. Without an access file nobody asks.
-        let shown = self.access.clone();
-        let shown = shown.map(|access| Arc::new(access::Connection::new(access, connection.certificate())));
+        let shown = self.access.clone().map(|access| access::Connection::new(access, connection.certificate()));
+        let origin = Origin::new(peer, shown);
         // It is called as it is, and not cloned for each call, which would be the way to wait until it is ready. Our
         // services always are: bounds refuse calls, they do not delay them.
         let service = RefCell::new(unread.count(self.calls.bound(service)));
         let calls = turn.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(peer);
-            if let Some(shown) = &shown {
-                request.extensions_mut().insert(shown.clone());
-            }
+            request.extensions_mut().insert(origin.clone());
             calls.begins(service.borrow_mut().call(request.map(|body| taken.count(body))))
         });
         let serving = self.builder.serve_connection(TokioIo::new(turn.reads(connection)), service);

@@ -55,7 +55,8 @@ impl Drop for Shared {
 
 impl Client {
     /// Creates a client of the servers that the environment names: those in `FENCEPOST_SERVER`, separated by commas, or
-    /// else 127.0.0.1:7420. Short for `Client::builder().build()`. Connects on first use.
+    /// else 127.0.0.1:7420. `FENCEPOST_CA`, `FENCEPOST_CERT`, `FENCEPOST_KEY` and `FENCEPOST_CREDENTIALS` name files.
+    /// Short for `Client::builder().build()`. Connects on first use.
     pub fn from_env() -> Result<Self, ConfigError> {
         Self::builder().build()
     }
@@ -241,7 +242,8 @@ impl ClientBuilder {
     /// Sends a bearer token with each call and each stream. The provider is asked before each of them, so that a token
     /// can be replaced before it expires; it must not block. If it fails, nothing is sent, and the call fails with
     /// UNAUTHENTICATED. The token is sent only over TLS, to a Unix socket, or to this machine:
-    /// [`build`](Self::build) refuses other servers.
+    /// [`build`](Self::build) refuses other servers. Without it, the token in the file that `FENCEPOST_CREDENTIALS`
+    /// names is sent.
     ///
     /// ```no_run
     /// # fn example() -> Result<(), fencepost_client::ConfigError> {
@@ -292,6 +294,9 @@ impl ClientBuilder {
         let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
         if self.servers.is_empty() {
             self = self.server(environment::servers());
+        }
+        if !self.bearer.is_set() {
+            self.bearer = environment::bearer();
         }
         let tls = Arc::new(self.tls.map_or_else(environment::tls, Ok)?);
         let holder = self.holder.unwrap_or_else(environment::holder);

@@ -1,10 +1,12 @@
-//! Defaults from the environment: the servers, the files for TLS, and the label of the holder.
+//! Defaults from the environment: the servers, the files for TLS and the token, and the label of the holder.
 
+use crate::bearer::Bearer;
 use crate::client::ConfigError;
 use crate::facts;
 use crate::tls::Tls;
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 
 /// The addresses in `FENCEPOST_SERVER`, separated by commas; the default one if it is not set or empty.
 pub(crate) fn servers() -> String {
@@ -24,6 +26,19 @@ pub(crate) fn tls() -> Result<Tls, ConfigError> {
         (Some(_), None) => Err(ConfigError::Incomplete { missing: facts::ENVIRONMENT_KEY }),
         (None, Some(_)) => Err(ConfigError::Incomplete { missing: facts::ENVIRONMENT_CERT }),
     }
+}
+
+/// The token in the file that `FENCEPOST_CREDENTIALS` names. It is read each time, because others may replace it.
+pub(crate) fn bearer() -> Bearer {
+    let Some(file) = set(facts::ENVIRONMENT_CREDENTIALS) else { return Bearer::default() };
+    Bearer::new(move || {
+        let problem = |why: &dyn std::fmt::Display| {
+            format!("{} names {}: {why}", facts::ENVIRONMENT_CREDENTIALS, file.to_string_lossy())
+        };
+        let text = fs::read_to_string(&file).map_err(|error| problem(&error))?;
+        let token = text.trim();
+        if token.is_empty() { Err(problem(&"it is empty").into()) } else { Ok(token.to_owned()) }
+    })
 }
 
 /// A label that tells people which process holds a lock: `user@host:pid`.

@@ -15,6 +15,9 @@ pub const ENVIRONMENT_CA: &str = "FENCEPOST_CA";
 pub const ENVIRONMENT_CERT: &str = "FENCEPOST_CERT";
 /// The environment variable that names the PEM file of the key of the client's certificate.
 pub const ENVIRONMENT_KEY: &str = "FENCEPOST_KEY";
+/// The environment variable that names the file with the bearer token alone, for servers that ask for
+/// credentials.
+pub const ENVIRONMENT_CREDENTIALS: &str = "FENCEPOST_CREDENTIALS";
 /// The TTL that a server gives a lease if the caller names none, unless it is configured otherwise.
 /// Clients then send no TTL.
 pub const DEFAULT_TTL_MS: u64 = 30_000;

@@ -166,8 +166,13 @@ async fn without_settings_the_environment_names_the_servers() {
     }
     let fake = Fake::start().await;
     let list = format!("127.0.0.1:1,{}", fake.url);
+    let token = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(token.path(), "secret\n").unwrap();
+    let token = token.path().to_str().unwrap();
     for (variables, expected) in [
         (vec![("FENCEPOST_SERVER", list.as_str())], "acquires"),
+        (vec![("FENCEPOST_SERVER", list.as_str()), ("FENCEPOST_CREDENTIALS", token)], "acquires"),
+        (vec![("FENCEPOST_SERVER", "a:1"), ("FENCEPOST_CREDENTIALS", token)], "a bearer token is given, but a:1"),
         (vec![("FENCEPOST_SERVER", "no server")], "invalid server address \"no server\""),
         (vec![("FENCEPOST_SERVER", "https://a:1"), ("FENCEPOST_CA", "/nowhere.pem")], "/nowhere.pem"),
         (vec![("FENCEPOST_SERVER", "https://a:1"), ("FENCEPOST_CERT", "/nowhere.pem")], "set FENCEPOST_KEY as well"),
@@ -178,4 +183,6 @@ async fn without_settings_the_environment_names_the_servers() {
         let ended = test.envs(variables.iter().copied()).output().await.unwrap();
         assert!(ended.status.success(), "{variables:?}: {}", String::from_utf8_lossy(&ended.stdout));
     }
+    let sent = fake.state().authorizations.clone();
+    assert!(sent.contains(&Some("Bearer secret".to_owned())) && sent.contains(&None), "{sent:?}");
 }

@@ -13,6 +13,9 @@ export const ENVIRONMENT_CA = "FENCEPOST_CA";
 export const ENVIRONMENT_CERT = "FENCEPOST_CERT";
 // The environment variable that names the PEM file of the key of the client's certificate.
 export const ENVIRONMENT_KEY = "FENCEPOST_KEY";
+// The environment variable that names the file with the bearer token alone, for servers that ask for
+// credentials.
+export const ENVIRONMENT_CREDENTIALS = "FENCEPOST_CREDENTIALS";
 // The TTL that a server gives a lease if the caller names none, unless it is configured otherwise.
 // Clients then send no TTL.
 export const DEFAULT_TTL_MS = 30000;

@@ -18,7 +18,7 @@ use super::{
     refusals::Refusals,
 };
 use crate::{
-    api::peer::Peer,
+    api::peer::{Origin, Peer},
     config::{AdminListen, Config},
     telemetry::metrics::Bound,
 };
@@ -141,8 +141,9 @@ async fn serve(
     closing: CancellationToken,
 ) {
     let service = TowerToHyperService::new(router);
+    let origin = Origin::new(peer, None);
     let noted = service_fn(|mut request: Request<Incoming>| {
-        request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(origin.clone());
         let (under_way, answer) = (activity.begin_request(), service.call(request));
         async move {
             let _under_way = under_way;

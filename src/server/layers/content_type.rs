@@ -51,7 +51,7 @@ where
         if is_grpc(request.headers()) {
             return Either::Left(self.inner.call(request));
         }
-        self.refusals.count(Bound::ContentType, request.extensions().get::<Peer>().copied());
+        self.refusals.count(Bound::ContentType, Peer::of(request.extensions()));
         let mut response = Response::new(Body::new(ANSWER.to_owned()));
         *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         Either::Right(ready(Ok(response)))

@@ -138,7 +138,7 @@ impl<S> Bounded<S> {
     /// Counts this call, or says why there is no room for it.
     fn begin<B>(&self, request: &Request<B>) -> Result<OpenCall, Status> {
         OpenCall::begin(&self.counts, Method::of(request.uri().path())).map_err(|(count, max)| {
-            self.refusals.count(count.bound, request.extensions().get::<Peer>().copied());
+            self.refusals.count(count.bound, Peer::of(request.extensions()));
             api::too_many_calls(count.what, max)
         })
     }

@@ -59,7 +59,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> S::Future {
         let bound = (!Method::of(request.uri().path()).takes_stream())
-            .then(|| TimeBound { refusals: self.refusals.clone(), peer: request.extensions().get::<Peer>().copied() });
+            .then(|| TimeBound { refusals: self.refusals.clone(), peer: Peer::of(request.extensions()) });
         self.inner.call(request.map(|body| Timely { body, bound, over: None }))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     support::{until, within},
-    world::{Files, World, rule, token},
+    world::{Files, ISSUER, World, claims, rule, token},
 };
 use fencepost_client::Client;
 use std::{
@@ -13,6 +13,7 @@ use std::{
     },
     time::Duration,
 };
+use tokio::time::Instant;
 
 const CLIENTS: usize = 8;
 const HELD_BY_EACH: usize = 5;
@@ -87,4 +88,29 @@ async fn no_lease_is_lost_when_all_tokens_are_replaced() {
     let renewals = world.metric("fencepost_renewals_total", "outcome=\"renewed\"").await;
     assert!(renewals > (CLIENTS * HELD_BY_EACH * ROUNDS) as f64, "{renewals}");
     assert_eq!(refused_in_all, 0, "a session that ends with its credentials repeats what was under way");
+}
+
+#[tokio::test]
+async fn tokens_of_five_seconds_carry_a_lease_for_as_long_as_it_is_held() {
+    let files = Arc::new(Files::new());
+    files.rules(&format!("mode = \"enforce\"\n{ISSUER}{}", rule("k8s:app", &["acquire"], &["app/"])));
+    let world = World::start(&files).await;
+    let issued = Arc::new(AtomicUsize::new(0));
+    let (issuing, counted) = (files.clone(), issued.clone());
+    let fresh = move || {
+        counted.fetch_add(1, Relaxed);
+        Ok(issuing.issuer.token("ES256", &claims("app", 5)))
+    };
+    let client = Client::builder().server(world.addr.to_string()).bearer_token(fresh).build().unwrap();
+    let held = within(async { client.acquire("app/held").ttl(TTL).await.unwrap() }).await;
+    let (begun, mut pairs) = (Instant::now(), 0);
+    while begun.elapsed() < 4 * TTL {
+        let pair = within(async { client.acquire("app/pair").ttl(TTL).await }).await.unwrap();
+        pair.release().await.unwrap();
+        assert!(held.is_valid(), "after {:?} and {pairs} pairs", begun.elapsed());
+        pairs += 1;
+    }
+    held.release().await.unwrap();
+    assert!(issued.load(Relaxed) >= 4, "sessions ended with their tokens");
+    assert_eq!(world.metric("fencepost_losses_total", "").await, 0.0);
 }

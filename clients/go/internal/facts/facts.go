@@ -23,6 +23,10 @@ const EnvironmentCert = "FENCEPOST_CERT"
 // certificate.
 const EnvironmentKey = "FENCEPOST_KEY"
 
+// EnvironmentCredentials: The environment variable that names the file with the bearer token alone,
+// for servers that ask for credentials.
+const EnvironmentCredentials = "FENCEPOST_CREDENTIALS"
+
 // DefaultTTLMS: The TTL that a server gives a lease if the caller names none, unless it is configured
 // otherwise. Clients then send no TTL.
 const DefaultTTLMS = 30000

@@ -17,6 +17,9 @@ ENVIRONMENT_CA: Final[str] = "FENCEPOST_CA"
 ENVIRONMENT_CERT: Final[str] = "FENCEPOST_CERT"
 # The environment variable that names the PEM file of the key of the client's certificate.
 ENVIRONMENT_KEY: Final[str] = "FENCEPOST_KEY"
+# The environment variable that names the file with the bearer token alone, for servers that ask for
+# credentials.
+ENVIRONMENT_CREDENTIALS: Final[str] = "FENCEPOST_CREDENTIALS"
 # The TTL that a server gives a lease if the caller names none, unless it is configured otherwise.
 # Clients then send no TTL.
 DEFAULT_TTL_MS: Final[int] = 30000

@@ -29,6 +29,12 @@ public final class Facts {
     public static final String ENVIRONMENT_KEY = "FENCEPOST_KEY";
 
     /**
+     * The environment variable that names the file with the bearer token alone, for servers that
+     * ask for credentials.
+     */
+    public static final String ENVIRONMENT_CREDENTIALS = "FENCEPOST_CREDENTIALS";
+
+    /**
      * The TTL that a server gives a lease if the caller names none, unless it is configured
      * otherwise. Clients then send no TTL.
      */
