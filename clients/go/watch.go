@@ -29,6 +29,8 @@ const (
 	EventRevoked EventKind = "revoked"
 	// EventMissed: events were lost. List again to get the current state.
 	EventMissed EventKind = "missed"
+	// EventChanged: its holder made an exclusive lease a shared one, or the reverse. Token is the one that it has now.
+	EventChanged EventKind = "changed"
 )
 
 // An Event is something that happened to a lock.
@@ -202,6 +204,7 @@ func eventOf(message *pb.WatchResponse) (Event, bool) {
 		pb.WatchResponse_KIND_EXPIRED:  EventExpired,
 		pb.WatchResponse_KIND_REVOKED:  EventRevoked,
 		pb.WatchResponse_KIND_MISSED:   EventMissed,
+		pb.WatchResponse_KIND_CHANGED:  EventChanged,
 	}
 	kind, ok := kinds[message.GetKind()]
 	return Event{

@@ -68,8 +68,9 @@ export interface WatchEvent {
    * - `started`: the first event; all later ones are reported
    * - `granted`, `released`, `expired`, `revoked`: what happened to a lease
    * - `missed`: events were lost; list the locks again
+   * - `changed`: its holder made an exclusive lease a shared one, or the reverse; `token` is the one that it has now
    */
-  readonly kind: "started" | "granted" | "released" | "expired" | "revoked" | "missed";
+  readonly kind: "started" | "granted" | "released" | "expired" | "revoked" | "missed" | "changed";
   /** The name of the lock. */
   readonly name: string;
   /** The label of the holder. */
@@ -148,6 +149,7 @@ const KINDS: Readonly<Record<Kind, WatchEvent["kind"] | undefined>> = {
   [Kind.EXPIRED]: "expired",
   [Kind.REVOKED]: "revoked",
   [Kind.MISSED]: "missed",
+  [Kind.CHANGED]: "changed",
 };
 
 /** `undefined` for a kind that this version does not know. */

@@ -131,6 +131,8 @@ class EventKind(str, Enum):
     REVOKED = "revoked"
     MISSED = "missed"
     """Events were lost: list again to get the current state."""
+    CHANGED = "changed"
+    """Its holder made an exclusive lease a shared one, or the reverse; the token is the one that it has now."""
 
 
 @dataclass(frozen=True)

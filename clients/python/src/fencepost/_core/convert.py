@@ -64,6 +64,7 @@ _EVENTS = {
     pb.WatchResponse.KIND_EXPIRED: EventKind.EXPIRED,
     pb.WatchResponse.KIND_REVOKED: EventKind.REVOKED,
     pb.WatchResponse.KIND_MISSED: EventKind.MISSED,
+    pb.WatchResponse.KIND_CHANGED: EventKind.CHANGED,
 }
 
 _STATUSES = {

@@ -24,6 +24,8 @@ public record LockEvent(
     /** It was revoked. */
     REVOKED,
     /** Events were lost: list again to get the current state. */
-    MISSED
+    MISSED,
+    /** Its holder made an exclusive lease a shared one, or the reverse; the token is the one that it has now. */
+    CHANGED
   }
 }

@@ -115,6 +115,7 @@ public final class Watch implements AutoCloseable {
           case KIND_EXPIRED -> LockEvent.Kind.EXPIRED;
           case KIND_REVOKED -> LockEvent.Kind.REVOKED;
           case KIND_MISSED -> LockEvent.Kind.MISSED;
+          case KIND_CHANGED -> LockEvent.Kind.CHANGED;
           case KIND_STARTED, KIND_UNSPECIFIED, UNRECOGNIZED -> null;
         };
     if (event.getKind() == WatchResponse.Kind.KIND_STARTED) {
