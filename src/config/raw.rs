@@ -104,10 +104,21 @@ impl RawConfig {
         }
         for (key, text) in flags {
             if key != FILE_KEY {
+                raw.refuse_empty_flag(key, &text);
                 raw.add(key, Source::Flag, text);
             }
         }
         raw
+    }
+
+    /// Reports a flag whose value a shell lost, as in `--access "$FILE"`: see [`variables::NEVER_EMPTY`].
+    fn refuse_empty_flag(&mut self, key: &str, text: &str) {
+        let variable = format!("FENCEPOST_{}", key.to_uppercase());
+        let without = variables::NEVER_EMPTY.iter().find(|(name, _)| *name == variable).map(|(_, without)| without);
+        if let Some(without) = without.filter(|_| text.is_empty()) {
+            let rule = format!("set, but empty: give it a value, or leave it out {without}");
+            self.report(format!("--{}", key.replace('_', "-")), "", &rule);
+        }
     }
 
     /// Reports variables that must not be empty: see [`variables::NEVER_EMPTY`].

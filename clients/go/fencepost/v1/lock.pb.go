@@ -272,7 +272,8 @@ const (
 	AcquireResponse_OUTCOME_UNSPECIFIED AcquireResponse_Outcome = 0
 	// The lock is yours: lease and held_for are set.
 	AcquireResponse_OUTCOME_ACQUIRED AcquireResponse_Outcome = 1
-	// wait_timeout was 0 and the lock is not free. Nothing was changed.
+	// wait_timeout was 0 and the lock is not free. Nothing was changed, but for the limit of a semaphore if the request
+	// named a newer one.
 	AcquireResponse_OUTCOME_CONTENDED AcquireResponse_Outcome = 2
 	// The wait ended without a grant. The request has left the queue.
 	AcquireResponse_OUTCOME_TIMED_OUT AcquireResponse_Outcome = 3
@@ -669,11 +670,13 @@ type AcquireRequest struct {
 	// modes: 0. Each request names it. As long as the semaphore is held or waited for, the limit with the highest
 	// permit_limit_version that was named is in force. A request with that version and another limit fails with
 	// FAILED_PRECONDITION (PERMIT_LIMIT_MISMATCH), and so does one that asks for more permits than are in force. A lower
-	// version is served under the limit in force. A higher one replaces it: if there are more permits now, waiters get
-	// them at once; if there are fewer, no lease ends, and nothing is granted until there is room.
+	// version is served under the limit in force. A higher one replaces it, also by a request that is not granted: if
+	// there are more permits now, waiters get them at once; if there are fewer, no lease ends, and nothing is granted
+	// until there is room. A waiter that asks for more than there are now is told so when it is next.
 	PermitLimit uint32 `protobuf:"varint,13,opt,name=permit_limit,json=permitLimit,proto3" json:"permit_limit,omitempty"`
 	// With SEMAPHORE: the version of permit_limit. Raise it whenever you change the limit, so that old and new instances
-	// of a program agree while it is being replaced. With other modes: 0.
+	// of a program agree while it is being replaced. Count it up by one: nothing is above the highest number, until
+	// nobody holds or waits for the semaphore. With other modes: 0.
 	PermitLimitVersion uint64 `protobuf:"varint,14,opt,name=permit_limit_version,json=permitLimitVersion,proto3" json:"permit_limit_version,omitempty"`
 	// How long the lock stays unavailable after this grant, however the lease ends. For jobs that many machines start at
 	// one time by clocks that differ: the first one runs it, and the others find the lock unavailable although it took
