@@ -55,6 +55,9 @@ fn is_url_with_colon(value: &str) -> bool {
     value.split_once("://").is_some_and(|(_, rest)| rest.contains(':'))
 }
 
+/// Without a file of access rules everybody may do everything.
+const ACCESS_KEY: &str = "access";
+
 /// A value and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RawValue {
@@ -111,13 +114,11 @@ impl RawConfig {
         raw
     }
 
-    /// Reports a flag whose value a shell lost, as in `--access "$FILE"`: see [`variables::NEVER_EMPTY`].
+    /// Reports a flag whose value a shell lost, as in `--access "$FILE"`. Other empty flags undo what a file says.
     fn refuse_empty_flag(&mut self, key: &str, text: &str) {
-        let variable = format!("FENCEPOST_{}", key.to_uppercase());
-        let without = variables::NEVER_EMPTY.iter().find(|(name, _)| *name == variable).map(|(_, without)| without);
-        if let Some(without) = without.filter(|_| text.is_empty()) {
-            let rule = format!("set, but empty: give it a value, or leave it out {without}");
-            self.report(format!("--{}", key.replace('_', "-")), "", &rule);
+        if key == ACCESS_KEY && text.is_empty() {
+            let rule = "set, but empty: give it a value, or leave it out to permit everybody everything";
+            self.report(location(key, &Source::Flag), "", rule);
         }
     }
 
