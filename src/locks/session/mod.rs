@@ -29,7 +29,6 @@ use turn::UnderWay;
 
 /// A message from the client. `E` is the error of a message that breaks a rule of the API.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each operation")]
 pub enum FromClient<E> {
     /// A message of the KeepAlive protocol.
     Keep(keepalive::FromClient),

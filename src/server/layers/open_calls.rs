@@ -45,6 +45,7 @@ pub(in crate::server) const STREAMS_MAX: u32 = LASTING_PER_CONNECTION + SPARE;
 pub(in crate::server) struct OpenCalls {
     server: Count,
     lists: Count,
+    health_watches: Count,
     refusals: Arc<Refusals>,
 }
 
@@ -61,7 +62,16 @@ impl OpenCalls {
             bound: Bound::Lists,
             what: "calls of List are open on this server",
         };
-        Self { server, lists, refusals }
+        // One for each connection, as clients of gRPC open it. They need no credentials, so they must not fill the
+        // calls of those who have some.
+        let health_watches = Count {
+            open: Gauge::default(),
+            lasting_max: config.connections_max,
+            spare: 0,
+            bound: Bound::HealthWatches,
+            what: "health watches are open on this server",
+        };
+        Self { server, lists, health_watches, refusals }
     }
 
     /// The same service, for one connection.
@@ -73,7 +83,7 @@ impl OpenCalls {
             bound: Bound::CallsPerConnection,
             what: "calls are open on this connection",
         };
-        let counts = Arc::new([connection, self.server.clone(), self.lists.clone()]);
+        let counts = Arc::new([connection, self.server.clone(), self.lists.clone(), self.health_watches.clone()]);
         Bounded { inner, counts, refusals: self.refusals.clone() }
     }
 }
@@ -90,26 +100,37 @@ struct Count {
     what: &'static str,
 }
 
-/// The counts of one connection: its calls, those of the server, and those of List, of which only a List is part.
-type Counts = [Count; 3];
+/// The counts of one connection: its calls, those of the server, and those of List and of the health watches, of which
+/// only such a call is part.
+type Counts = [Count; 4];
+
+/// Which of the counts a call of this method is part of.
+fn parts_of(method: Method) -> &'static [usize] {
+    match method {
+        Method::List => &[0, 1, 2],
+        Method::HealthWatch => &[0, 1, 3],
+        _ => &[0, 1],
+    }
+}
 
 /// A call that is counted. Dropped, it has ended.
 struct OpenCall {
     counts: Arc<Counts>,
-    /// It is part of this many of them.
-    counted: usize,
+    /// Those that it is part of.
+    counted: &'static [usize],
 }
 
 impl OpenCall {
     /// Counts a call of this method, or returns the bound that is reached, and the most calls that it allows.
     fn begin(counts: &Arc<Counts>, method: Method) -> Result<Self, (&Count, usize)> {
         let lasts = method.is_stream() || method == Method::Acquire;
-        let part_of = if method == Method::List { counts.len() } else { counts.len() - 1 };
-        let mut call = Self { counts: counts.clone(), counted: 0 };
-        for count in &counts[..part_of] {
+        let parts = parts_of(method);
+        let mut call = Self { counts: counts.clone(), counted: &[] };
+        for (place, part) in parts.iter().enumerate() {
+            let count = &counts[*part];
             let max = if lasts { count.lasting_max } else { count.lasting_max.saturating_add(count.spare) };
             let before = count.open.inc();
-            call.counted += 1;
+            call.counted = &parts[..=place];
             if usize::try_from(before).is_ok_and(|before| before >= max) {
                 return Err((count, max));
             }
@@ -120,8 +141,8 @@ impl OpenCall {
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
-        for count in &self.counts[..self.counted] {
-            count.open.dec();
+        for part in self.counted {
+            self.counts[*part].open.dec();
         }
     }
 }

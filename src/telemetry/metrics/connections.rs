@@ -30,6 +30,8 @@ label! {
         CallsPerConnection = "calls_per_connection",
         /// Open List calls.
         Lists = "lists",
+        /// Open health watches.
+        HealthWatches = "health_watches",
         /// The content type of calls.
         ContentType = "content_type",
         /// The time in which the message of a unary request arrives.

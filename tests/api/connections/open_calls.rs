@@ -129,3 +129,30 @@ async fn lists_are_bounded_until_their_pages_are_read() {
     })
     .await;
 }
+
+/// They need no credentials, so they must leave room for the calls of those who have some.
+#[tokio::test(flavor = "multi_thread")]
+async fn health_watches_are_bounded_by_themselves() {
+    const CONNECTIONS_MAX: usize = 64;
+    let server = Server::start_with(&[&WITH_ADMIN[..], &["--connections-max", "64"]].concat());
+    let raw = connect(addr(&server)).await;
+    // Without a message, a call stays open.
+    let watch = async || raw.send("grpc.health.v1.Health/Watch", &[GRPC], &[]).await;
+    let mut open = Vec::new();
+    for _ in 0..CONNECTIONS_MAX {
+        open.push(watch().await);
+    }
+    becomes(&server, "fencepost_open_calls", 64.0).await;
+    let (response, _message) = watch().await;
+    let status = Status::from_header_map(&head(response).await.1).unwrap();
+    assert!(status.message().contains("64 health watches"), "{status:?}");
+    assert_refused(Err::<(), _>(status), Code::ResourceExhausted, "SERVER_FULL");
+    becomes(&server, "fencepost_refusals_total{bound=\"health_watches\"}", 1.0).await;
+    raw.call().await;
+    drop(open.pop());
+    until(async || {
+        let (response, _message) = watch().await;
+        tokio::time::timeout(std::time::Duration::from_millis(200), head(response)).await.is_err()
+    })
+    .await;
+}
