@@ -54,7 +54,7 @@ impl Turn<'_> {
     /// Draws a token: other readers may have raised theirs in a store.
     fn upgrade(&mut self, token: FencingToken) -> ConvertOutcome {
         let shares = self.lock.shares.as_ref();
-        let stands_alone = shares.is_some_and(|shares| shares.leases().count() == 1 && shares.offers().count() == 0);
+        let stands_alone = shares.is_some_and(|shares| shares.leases.len() == 1 && shares.offers.is_empty());
         // mutant: upgrade beside a reader
         if !stands_alone {
             return ConvertOutcome::Contended(self.contention());
