@@ -157,7 +157,8 @@ pub struct Lease {
     pub attachment_attempt: u32,
     /// Whether it was cut short because every call that could have heard of it was dropped.
     pub unheard: bool,
-    /// Whether its holder has renewed or attached it. It has heard of the lease then, so no dropped call cuts it short.
+    /// Whether its holder has renewed, attached or converted it. It has heard of the lease then, so no dropped call
+    /// cuts it short.
     pub heard: bool,
 }
 
@@ -174,6 +175,13 @@ impl Lease {
         if self.unheard {
             self.extend(now, self.terms.ttl);
         }
+    }
+
+    /// Its holder, who alone knows its id, has named it. No dropped call cuts short what the answer promises.
+    pub fn heard_of(&mut self, now: StoreTime) -> &Self {
+        self.rearm(now);
+        self.heard = true;
+        self
     }
 
     /// Cuts the lease to end after [`DROP_GRACE`], because every call that could have heard of it was dropped. Does

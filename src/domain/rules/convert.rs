@@ -24,7 +24,9 @@ impl Turn<'_> {
         let Some(lease) = self.lasting(lease_id) else { return ConvertOutcome::Lost(self.gone(lease_id)) };
         let (is_semaphore, has_delays) = (lease.terms.mode.permits().is_some(), lease.terms.delays.is_some());
         if lease.terms.mode == to.mode() {
-            return ConvertOutcome::Converted(renewed(lease, self.now));
+            let now = self.now;
+            let answered = self.with_held(lease_id, |lease| renewed(lease.heard_of(now), now));
+            return answered.map_or(ConvertOutcome::NotConvertible, ConvertOutcome::Converted);
         }
         // mutant: late copy converts again
         if lease.token != token {
@@ -76,10 +78,8 @@ impl Turn<'_> {
     }
 }
 
-/// Its holder, who alone knows its id, has heard of it.
 fn converted(mut lease: Lease, mode: Mode, now: StoreTime) -> Lease {
     lease.terms.mode = mode;
-    lease.rearm(now);
-    lease.heard = true;
+    lease.heard_of(now);
     lease
 }

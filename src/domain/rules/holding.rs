@@ -142,7 +142,7 @@ impl Turn<'_> {
     }
 
     /// Changes the lease with this id, if it lasts.
-    fn with_held<R>(&mut self, lease_id: LeaseId, change: impl FnOnce(&mut Lease) -> R) -> Option<R> {
+    pub(super) fn with_held<R>(&mut self, lease_id: LeaseId, change: impl FnOnce(&mut Lease) -> R) -> Option<R> {
         if self.lock.lease.is_none() {
             return self.change_share(lease_id, change);
         }

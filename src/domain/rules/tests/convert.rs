@@ -152,3 +152,22 @@ fn a_conversion_changes_the_records_of_the_lease() {
     assert_eq!(bench.changed_shares, [(writer.token, writer.grant_id)]);
     assert!(bench.lock.lease().is_some_and(|lease| lease.grant_id == writer.grant_id));
 }
+
+#[test]
+fn a_holder_that_asks_for_the_mode_that_it_has_keeps_its_lease() {
+    let mut bench = Bench::new();
+    let writer = bench.write(W).granted();
+    let kept = ConvertOutcome::Converted(Renewed { token: writer.token, ttl: TTL, left: TTL });
+    assert_eq!(bench.convert(&writer, writer.token, Exclusive), kept);
+    // The cleanup of its call comes late.
+    bench.drop_call(W, 1);
+    bench.pass(DROP_GRACE);
+    assert!(
+        matches!(bench.convert(&writer, writer.token, Exclusive), ConvertOutcome::Converted(_)),
+        "that was promised"
+    );
+    let mut bench = Bench::new();
+    let writer = bench.write(W).granted();
+    bench.drop_call(W, 1);
+    assert_eq!(bench.convert(&writer, writer.token, Exclusive), kept, "its holder has heard of it");
+}
