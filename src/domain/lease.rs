@@ -177,11 +177,10 @@ impl Lease {
         }
     }
 
-    /// Its holder, who alone knows its id, has named it. No dropped call cuts short what the answer promises.
-    pub fn heard_of(&mut self, now: StoreTime) -> &Self {
+    /// Notes that its holder has acted on it: no dropped call cuts short what the answer promises.
+    pub fn hear(&mut self, now: StoreTime) {
         self.rearm(now);
         self.heard = true;
-        self
     }
 
     /// Cuts the lease to end after [`DROP_GRACE`], because every call that could have heard of it was dropped. Does

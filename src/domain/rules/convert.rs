@@ -24,9 +24,7 @@ impl Turn<'_> {
         let Some(lease) = self.lasting(lease_id) else { return ConvertOutcome::Lost(self.gone(lease_id)) };
         let (is_semaphore, has_delays) = (lease.terms.mode.permits().is_some(), lease.terms.delays.is_some());
         if lease.terms.mode == to.mode() {
-            let now = self.now;
-            let answered = self.with_held(lease_id, |lease| renewed(lease.heard_of(now), now));
-            return answered.map_or(ConvertOutcome::NotConvertible, ConvertOutcome::Converted);
+            return self.keep_mode(lease_id);
         }
         // mutant: late copy converts again
         if lease.token != token {
@@ -39,6 +37,17 @@ impl Turn<'_> {
             ConvertTo::Shared => self.downgrade(),
             ConvertTo::Exclusive => self.upgrade(token),
         }
+    }
+
+    /// The lease has the mode already. Its holder relies on the answer as on that of a renewal.
+    fn keep_mode(&mut self, lease_id: LeaseId) -> ConvertOutcome {
+        let now = self.now;
+        let kept = self.with_held(lease_id, |lease| {
+            // mutant: repeated conversion is not heard of
+            lease.hear(now);
+            renewed(lease, now)
+        });
+        kept.map_or_else(|| ConvertOutcome::Lost(self.gone(lease_id)), ConvertOutcome::Converted)
     }
 
     /// Keeps the token: no other grant came between, so those of later readers are higher.
@@ -80,6 +89,6 @@ impl Turn<'_> {
 
 fn converted(mut lease: Lease, mode: Mode, now: StoreTime) -> Lease {
     lease.terms.mode = mode;
-    lease.heard_of(now);
+    lease.hear(now);
     lease
 }

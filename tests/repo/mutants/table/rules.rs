@@ -72,6 +72,7 @@ at_marks! {
     "permit hands on what it was told", "an end is told for ever, from holder to holder", Value("lease.previous_end"),
         [Units, Model];
     "late copy converts again", "a late copy of an upgrade undoes the downgrade after it", Condition("false"), [Units];
+    "repeated conversion is not heard of", "a lease ends before the time that its holder was told", Drop, [Units];
     "downgrade lets no reader in", "a reader waits beside readers", Drop, [Units];
     "upgrade beside a reader", "a writer and a reader hold the lock together", Condition("false"), [Units];
     "upgrade keeps its token", "a store takes a writer for stale, because another reader's token is higher",
