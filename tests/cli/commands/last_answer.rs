@@ -2,13 +2,18 @@
 
 use crate::support::{Process, fencepost};
 use fencepost_client::raw::v1::{self, lock_service_server as server};
+use hyper::server::conn::http2;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    service::TowerToHyperService,
+};
 use std::{
     collections::HashMap,
     future::pending,
     sync::atomic::{AtomicBool, Ordering},
 };
 use tokio::{net::TcpListener, sync::mpsc};
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use v1::session_response::Message;
@@ -42,9 +47,14 @@ impl Once {
     async fn start() -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let service = server::LockServiceServer::new(Self::default());
-        let serving = tonic::transport::Server::builder().add_service(service);
-        tokio::spawn(serving.serve_with_incoming(TcpListenerStream::new(listener)));
+        let service = TowerToHyperService::new(server::LockServiceServer::new(Self::default()));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                // Without tonic's server, which answers a call at its deadline: at times before the client gives up.
+                let builder = http2::Builder::new(TokioExecutor::new());
+                tokio::spawn(builder.serve_connection(TokioIo::new(stream), service.clone()));
+            }
+        });
         address
     }
 
