@@ -83,7 +83,9 @@ fn step(requests: impl Into<Cow<'static, [u8]>>, pace: Pace) -> impl Strategy<Va
             .prop_map(|(lease, attempt, attachment)| Step::Attach { lease, attempt, attachment }),
         1 => (lease.clone(), attachment.clone())
             .prop_map(|(lease, attachment)| Step::Detach { lease, attachment }),
-        1 => (lease, attachment).prop_map(|(lease, attachment)| Step::Disconnect { lease, attachment }),
+        1 => (lease.clone(), attachment).prop_map(|(lease, attachment)| Step::Disconnect { lease, attachment }),
+        5 => (lease, prop_oneof![4 => Just(0), 1 => 1..4_u8], any::<bool>())
+            .prop_map(|(lease, upgrades, shared)| Step::Convert { lease, upgrades, shared }),
         1 => any::<bool>().prop_map(|right| Step::ForceRelease { right }),
         1 + 11 * is_slow => time,
         3 => Just(Step::ApplyTime),
@@ -110,6 +112,7 @@ fn numbered(step: Step, number: u32) -> Step {
         Step::Attach { lease, attempt, attachment } => Step::Attach { lease: old(lease), attempt, attachment },
         Step::Detach { lease, attachment } => Step::Detach { lease: old(lease), attachment },
         Step::Disconnect { lease, attachment } => Step::Disconnect { lease: old(lease), attachment },
+        Step::Convert { lease, upgrades, shared } => Step::Convert { lease: old(lease), upgrades, shared },
         other => other,
     }
 }

@@ -53,7 +53,7 @@ stateright = "0.31"
 
 [[test]]
 name = "model"
-path = "tests/rules/model.rs"
+path = "tests/rules/model/main.rs"
 
 [[test]]
 name = "protocol"
@@ -69,6 +69,9 @@ opt-level = 1
 
 [workspace]
 "#;
+
+/// The rules where their tests find them.
+const RULES_LIB: &str = "//! The rules alone.\npub mod domain;\npub mod testing {\n    pub use crate::domain;\n}\n";
 
 /// The copy has another version. Otherwise cargo would confuse its build with that of the real sources, and test
 /// mutants there.
@@ -86,7 +89,7 @@ impl Sandbox {
             copy(&root.join(part), &rules.join(part));
         }
         fs::write(rules.join("Cargo.toml"), RULES_MANIFEST).unwrap();
-        fs::write(rules.join("src/lib.rs"), "//! The rules alone.\npub mod domain;\n").unwrap();
+        fs::write(rules.join("src/lib.rs"), RULES_LIB).unwrap();
         copy(&root.join("Cargo.lock"), &rules.join("Cargo.lock"));
         for part in [
             "src",

@@ -90,6 +90,7 @@ fn with_lease(step: Step, world: &World) -> Option<Step> {
         Step::Attach { lease: age, attempt, attachment } => Step::Attach { lease: lease(age)?, attempt, attachment },
         Step::Detach { lease: age, attachment } => Step::Detach { lease: lease(age)?, attachment },
         Step::Disconnect { lease: age, attachment } => Step::Disconnect { lease: lease(age)?, attachment },
+        Step::Convert { lease: age, upgrades, shared } => Step::Convert { lease: lease(age)?, upgrades, shared },
         other => other,
     })
 }

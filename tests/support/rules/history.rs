@@ -4,7 +4,7 @@ use super::{Kind, Step, delays, kind, lease_number, oracle::Actual, request_numb
 use fencepost::testing::domain::{
     command::{Effect, Outcome},
     lease::LeaseEnd,
-    outcome::{AcquireOutcome, Grant, ReleaseOutcome, RenewOutcome, RevokeOutcome},
+    outcome::{AcquireOutcome, ConvertOutcome, Grant, ReleaseOutcome, RenewOutcome, RevokeOutcome},
     time::StoreTime,
     token::FencingToken,
 };
@@ -32,12 +32,28 @@ enum FactKind {
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     /// The leases that hold the lock.
-    held: Vec<(u8, Grant)>,
+    held: Vec<Held>,
     ended: Vec<u32>,
     highest_token: u64,
     granted: u32,
     facts: Vec<Fact>,
     delay: Option<Delay>,
+}
+
+/// A lease that holds the lock, as the answers tell.
+#[derive(Clone, Debug)]
+struct Held {
+    request: u8,
+    /// That of its request, until it is converted.
+    kind: Kind,
+    /// With its present token.
+    grant: Grant,
+}
+
+impl Held {
+    fn lease(&self) -> u32 {
+        lease_number(self.grant.lease_id)
+    }
 }
 
 /// A lock that is granted to nobody after a lease.
@@ -73,7 +89,7 @@ impl History {
                 assert_eq!(only(LeaseEnd::Released, &ended), released, "a release ends its own lease and reports that");
             }
             Outcome::Renew(RenewOutcome::Renewed(renewed)) => {
-                let mut held = self.held.iter().map(|(_, grant)| (grant.token, lease_number(grant.lease_id)));
+                let mut held = self.held.iter().map(|it| (it.grant.token, it.lease()));
                 let named = match step {
                     Step::Renew { lease, .. } | Step::RenewKept { lease, .. } | Step::Attach { lease, .. } => lease,
                     _ => unreachable!(),
@@ -92,7 +108,8 @@ impl History {
                     self.delay = delayed;
                 }
             }
-            Outcome::Renew(_) | Outcome::View(_) | Outcome::Convert(_) | Outcome::Done => {}
+            Outcome::Convert(outcome) => self.check_convert(step, outcome, actual),
+            Outcome::Renew(_) | Outcome::View(_) | Outcome::Done => {}
         }
         let granted: Vec<_> = granted(actual).collect();
         let answered = match actual.answer {
@@ -129,8 +146,8 @@ impl History {
         let (mut ends, mut expired) = (Vec::new(), Vec::new());
         for effect in actual.effects {
             let Effect::Ended { lease, end } = effect else { continue };
-            let index = self.held.iter().position(|(_, grant)| grant.token == lease.token);
-            let (request, grant) = self.held.remove(index.expect("only granted leases end"));
+            let index = self.held.iter().position(|it| it.grant.token == lease.token);
+            let Held { request, grant, .. } = self.held.remove(index.expect("only granted leases end"));
             assert_eq!((grant.lease_id, grant.grant_id), (lease.lease_id, lease.grant_id));
             assert_eq!(request, request_number(lease.request));
             assert_eq!(lease.terms.mode.permits().and_then(|permits| permits.slot), grant.slot);
@@ -174,24 +191,24 @@ impl History {
         }
         match outcome {
             AcquireOutcome::Granted(grant) if fresh => {
-                let is_beside = |(other, _): &(u8, Grant)| match (kind(request), kind(*other)) {
+                let is_beside = |other: &Held| match (kind(request), other.kind) {
                     (Kind::Semaphore(..), Kind::Semaphore(..)) => true,
                     (one, other) => one == Kind::Shared && other == Kind::Shared,
                 };
                 assert!(self.held.iter().all(is_beside), "leases of other modes are not beside each other");
                 let is_of_one = kind(request).permits() == Some(1);
                 assert_eq!(grant.slot.is_some(), is_of_one, "a lease of one permit has a slot");
-                let has_slot = |(_, other): &(u8, Grant)| grant.slot.is_some() && other.slot == grant.slot;
+                let has_slot = |other: &Held| grant.slot.is_some() && other.grant.slot == grant.slot;
                 assert!(!self.held.iter().any(has_slot), "a slot is of one lease");
                 assert!(!self.ended.contains(&lease_number(grant.lease_id)), "no lease is granted again");
                 assert!(grant.token.get() > self.highest_token, "tokens rise");
                 self.highest_token = grant.token.get();
                 self.granted += 1;
-                self.held.push((request, *grant));
+                self.held.push(Held { request, kind: kind(request), grant: *grant });
             }
             AcquireOutcome::Granted(grant) => {
-                let held = self.held.iter().find(|(holder, _)| *holder == request);
-                let (_, held) = held.expect("a reported grant is current");
+                let held = self.held.iter().find(|it| it.request == request);
+                let held = &held.expect("a reported grant is current").grant;
                 let same = |it: &Grant| (it.lease_id, it.grant_id, it.token, it.previous_end, it.slot);
                 assert_eq!(same(held), same(grant), "a repeat gets the same lease");
             }
@@ -204,6 +221,42 @@ impl History {
         }
         if in_force && !matches!(step, Step::GiveUp { .. }) {
             self.record(request, FactKind::Bound(attempt), actual.now);
+        }
+    }
+
+    /// A conversion keeps the lease. Only an upgrade draws a token, and it leaves one holder.
+    fn check_convert(&mut self, step: Step, outcome: &ConvertOutcome, actual: &Actual<'_>) {
+        let Step::Convert { lease, shared, .. } = step else { unreachable!() };
+        let converted = actual.effects.iter().filter_map(|effect| match effect {
+            Effect::Converted(token) => Some(*token),
+            _ => None,
+        });
+        let converted: Vec<_> = converted.collect();
+        let is_alone = self.held.len() == 1;
+        let held = self.held.iter_mut().find(|it| it.lease() == lease);
+        let ConvertOutcome::Converted(answer) = outcome else {
+            assert_eq!(converted, [], "a refusal converts nothing");
+            let is_lost = matches!(outcome, ConvertOutcome::Lost(_));
+            assert_eq!(is_lost, held.is_none(), "a lease that holds the lock is not lost: {outcome:?}");
+            return;
+        };
+        let held = held.expect("only a lease that holds the lock is converted");
+        let kind = if shared { Kind::Shared } else { Kind::Exclusive };
+        assert!(!answer.left.is_zero() && answer.left <= answer.ttl);
+        if converted.is_empty() {
+            assert_eq!((held.kind, held.grant.token), (kind, answer.token), "a repeat answers the lease as it is");
+            return;
+        }
+        assert_eq!(converted, [answer.token], "one lease is converted");
+        assert_ne!(held.kind, kind, "a lease is converted to another mode");
+        held.kind = kind;
+        if shared {
+            assert_eq!(held.grant.token, answer.token, "a downgrade keeps the token");
+        } else {
+            assert!(is_alone, "an upgrade leaves one holder");
+            assert!(answer.token.get() > self.highest_token, "tokens rise");
+            held.grant.token = answer.token;
+            self.highest_token = answer.token.get();
         }
     }
 

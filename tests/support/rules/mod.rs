@@ -5,6 +5,7 @@
 
 mod beside;
 mod calls;
+mod convert;
 pub(crate) mod explore;
 mod history;
 mod oracle;
@@ -27,7 +28,7 @@ use fencepost::testing::domain::{
 use history::History;
 use oracle::{Actual, Oracle};
 use std::time::Duration;
-pub(crate) use terms::{Kind, delays, is_shared, kind, max_hold, semaphore, ttl};
+pub(crate) use terms::{Kind, delays, kind, max_hold, semaphore, ttl};
 use uuid::Uuid;
 
 pub(crate) const SECOND: u64 = 1_000_000;
@@ -96,6 +97,13 @@ pub(crate) enum Step {
     Disconnect {
         lease: u32,
         attachment: u32,
+    },
+    /// To a shared lease, or to an exclusive one. Names the token that the lease had so many upgrades ago: 0 is the
+    /// present one.
+    Convert {
+        lease: u32,
+        upgrades: u8,
+        shared: bool,
     },
     /// With the token of the exclusive lease, of the newest shared one or of the delay; or with an unused token.
     ForceRelease {

@@ -2,7 +2,7 @@
 //! request the lock, `views` what others see of it.
 
 use super::{
-    Kind, Step, delays, holder, is_shared, kind,
+    Kind, Step, delays, holder, kind,
     state::{
         CLAIM, GRACE, Holding, How, Last, MEMORY, OracleEffect, Past, Pause, State, WINDOW, Waiting, end_number, worse,
     },
@@ -30,7 +30,7 @@ pub(crate) struct Actual<'a> {
 pub(super) struct Oracle {
     pub(super) queue: Vec<Waiting>,
     pub(super) offers: Vec<(u8, StoreTime)>,
-    /// One exclusive lease, or any number of shared ones or with permits, in the order of their grants.
+    /// One exclusive lease, or any number of shared ones or with permits, in the order of their tokens.
     pub(super) held: Vec<Holding>,
     /// The limit in force, for as long as anybody has permits or waits for any.
     pub(super) limit: Option<PermitLimit>,
@@ -97,6 +97,7 @@ impl Oracle {
                 }
                 Outcome::Done
             }
+            Step::Convert { .. } => Outcome::Convert(self.convert(step, actual, effects)),
             Step::ForceRelease { right } => {
                 Outcome::Revoke(self.force_release(revoked.filter(|_| right), now, effects))
             }
@@ -238,8 +239,13 @@ impl Oracle {
 
     /// Whether one exclusive request has the lock, or is offered it. Nobody else is told anything until that ends.
     fn is_held_or_offered_alone(&self) -> bool {
-        let mut involved = self.held.iter().map(|held| held.request).chain(self.offers.iter().map(|(it, _)| *it));
-        involved.any(|request| kind(request) == Kind::Exclusive)
+        self.holding_or_offered().any(|it| it == Kind::Exclusive)
+    }
+
+    /// The kinds of those that hold the lock or are offered it.
+    pub(super) fn holding_or_offered(&self) -> impl Iterator<Item = Kind> {
+        let offers = self.offers.iter().map(|(request, _)| kind(*request));
+        self.held.iter().map(|held| held.kind).chain(offers)
     }
 
     pub(super) fn is_offered(&self, request: u8) -> bool {
@@ -251,7 +257,7 @@ impl Oracle {
         let held = self.held.remove(index);
         effects.push(OracleEffect::Ended(held.lease, end_number(end)));
         // Readers hand on what a holder before them left: a writer that comes after them has to hear of it.
-        let handed_on = if is_shared(held.request) { worse(held.before, end) } else { end };
+        let handed_on = if held.kind == Kind::Shared { worse(held.before, end) } else { end };
         let remembered = self.last.filter(|last| at < last.at.after(MEMORY));
         let token = remembered.map_or(token, |last| last.token.max(token));
         self.last = Some(Last { token, handed_on, at });
@@ -291,7 +297,7 @@ impl Oracle {
         self.held.iter_mut().find(|held| held.lease == lease)
     }
 
-    fn gone(&self, lease: u32) -> Gone {
+    pub(super) fn gone(&self, lease: u32) -> Gone {
         let remembered = self.past.iter().find_map(|past| match past.how {
             How::Held(it, end) if it == lease => Some(end),
             _ => None,
@@ -312,7 +318,7 @@ impl Oracle {
     }
 
     pub(super) fn exclusive(&self) -> Option<&Holding> {
-        self.held.iter().find(|held| kind(held.request) == Kind::Exclusive)
+        self.held.iter().find(|held| held.kind == Kind::Exclusive)
     }
 
     pub(super) fn is_idle(&self) -> bool {

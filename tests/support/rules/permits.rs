@@ -3,7 +3,7 @@
 use super::{
     oracle::Oracle,
     state::{How, OracleEffect, Past, State},
-    terms::{Kind, is_shared, kind},
+    terms::{Kind, kind},
 };
 use fencepost::testing::domain::{
     mode::{Mode, PermitLimit, Permits},
@@ -51,7 +51,7 @@ impl Oracle {
     ) -> Result<(), AcquireOutcome> {
         self.forget_limit();
         let kind_of = kind(request);
-        let is_mismatch = self.involved().any(|other| match (kind_of, kind(other)) {
+        let is_mismatch = self.involved().any(|other| match (kind_of, other) {
             (Kind::Shared, other) => other.permits().is_some(),
             (one, other) => one.permits().is_some() && other == Kind::Shared,
         });
@@ -79,14 +79,14 @@ impl Oracle {
         self.offer_to_next(now, effects);
     }
 
-    /// Those that have the lock, are offered it or wait for it.
-    fn involved(&self) -> impl Iterator<Item = u8> {
-        self.held.iter().map(|held| held.request).chain(self.queue.iter().map(|it| it.request))
+    /// The kinds of those that have the lock, are offered it or wait for it.
+    fn involved(&self) -> impl Iterator<Item = Kind> {
+        self.held.iter().map(|held| held.kind).chain(self.queue.iter().map(|it| kind(it.request)))
     }
 
     /// Once nobody has permits or waits for any, the next request names the limit anew.
     pub(super) fn forget_limit(&mut self) {
-        if self.involved().all(|request| kind(request).permits().is_none()) {
+        if self.involved().all(|it| it.permits().is_none()) {
             self.limit = None;
         }
     }
@@ -98,8 +98,7 @@ impl Oracle {
 
     /// Whether this request can have the lock beside those that hold it or are offered it.
     pub(super) fn fits(&self, request: u8) -> bool {
-        let others =
-            || self.held.iter().map(|held| held.request).chain(self.offers.iter().map(|(it, _)| *it)).map(kind);
+        let others = || self.holding_or_offered();
         let fits = match kind(request) {
             Kind::Exclusive => others().next().is_none(),
             Kind::Shared => others().all(|other| other == Kind::Shared),
@@ -121,7 +120,7 @@ impl Oracle {
 
     /// The modes of the leases.
     pub(super) fn modes(&self) -> impl Iterator<Item = Mode> {
-        self.held.iter().map(|held| match (held.permits, is_shared(held.request)) {
+        self.held.iter().map(|held| match (held.permits, held.kind == Kind::Shared) {
             (Some(permits), _) => permits.mode(),
             (None, true) => Mode::Shared,
             (None, false) => Mode::Exclusive,

@@ -1,6 +1,12 @@
 //! The state of the oracle.
 
-use super::{attachment_number, grant_id, holder, lease_number, max_hold, permits::Granted, request_number, ttl};
+use super::{
+    attachment_number, grant_id, holder, lease_number, max_hold,
+    permits::Granted,
+    request_number,
+    terms::{Kind, kind},
+    ttl,
+};
 use fencepost::testing::domain::{
     command::Effect, lease::LeaseEnd, outcome::HolderView, time::StoreTime, token::FencingToken,
 };
@@ -16,6 +22,7 @@ pub(super) const WINDOW: Duration = Duration::from_millis(500);
 pub(super) enum OracleEffect {
     LookAgain(u8, u32),
     Granted(FencingToken),
+    Converted(FencingToken),
     Ended(u32, u8),
     Detached(u32, u32),
 }
@@ -38,10 +45,14 @@ pub(super) struct Waiting {
 #[derive(Clone, Debug)]
 pub(super) struct Holding {
     pub(super) request: u8,
+    /// That of its request, until it is converted.
+    pub(super) kind: Kind,
     pub(super) attempt: u32,
     pub(super) calls: Vec<u8>,
     pub(super) lease: u32,
     pub(super) token: FencingToken,
+    /// The tokens that it had before the last upgrades, oldest first.
+    pub(super) earlier: Vec<FencingToken>,
     pub(super) since: StoreTime,
     pub(super) end: StoreTime,
     pub(super) ttl: Duration,
@@ -142,10 +153,12 @@ impl Holding {
     ) -> Self {
         Self {
             request,
+            kind: kind(request),
             attempt,
             calls,
             lease,
             token,
+            earlier: Vec::new(),
             since: now,
             end: now.after(ttl(request)),
             ttl: ttl(request),
@@ -164,7 +177,7 @@ impl OracleEffect {
         match effect {
             Effect::LookAgain { request, attempt, .. } => Self::LookAgain(request_number(*request), *attempt),
             Effect::Granted(token) => Self::Granted(*token),
-            Effect::Converted(_) => unreachable!("the searches convert no lease"),
+            Effect::Converted(token) => Self::Converted(*token),
             Effect::Ended { lease, end } => Self::Ended(lease_number(lease.lease_id), end_number(*end)),
             Effect::Detached { lease_id, attachment, .. } => {
                 Self::Detached(lease_number(*lease_id), attachment_number(*attachment))

@@ -33,6 +33,7 @@ impl Kind {
     }
 }
 
+/// The kind of a request. No shared one has delays; 5 and 9 have a bound on the time of their leases.
 pub(crate) fn kind(request: u8) -> Kind {
     match (request, request % 12) {
         (SEMAPHORES.., _) => {
@@ -42,11 +43,6 @@ pub(crate) fn kind(request: u8) -> Kind {
         (_, 2 | 4 | 5 | 9 | 10) => Kind::Shared,
         _ => Kind::Exclusive,
     }
-}
-
-/// Whether a request asks for a shared lease. None of these has delays; 5 and 9 have a bound on the time of theirs.
-pub(crate) fn is_shared(request: u8) -> bool {
-    kind(request) == Kind::Shared
 }
 
 /// The number of a request for permits. Up to three have the same terms.

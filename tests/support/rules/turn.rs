@@ -7,12 +7,16 @@ use super::{
 use fencepost::testing::domain::{
     command::{Acquire, Candidate, Command, Effects, Outcome},
     ids::{AttachmentId, Call, ReplicaId},
+    mode::ConvertTo,
     name::Reason,
     replicas::Replicas,
     rules::Turn,
     token::FencingToken,
 };
 use std::time::Duration;
+
+/// A token that no lease has.
+const UNUSED: FencingToken = FencingToken::new(1).unwrap();
 
 impl World {
     pub(super) fn turn(&mut self, step: Step, effects: &mut Effects) -> Outcome {
@@ -72,9 +76,14 @@ impl World {
             Step::Disconnect { lease, attachment } => {
                 Command::Disconnect(lease_id(lease), AttachmentId(id(attachment)))
             }
+            Step::Convert { lease, upgrades, shared } => Command::Convert {
+                lease_id: lease_id(lease),
+                token: self.oracle.token_before(lease, upgrades).unwrap_or(UNUSED),
+                to: if shared { ConvertTo::Shared } else { ConvertTo::Exclusive },
+            },
             Step::ForceRelease { right } => {
                 let named = self.oracle.token_to_revoke().filter(|_| right);
-                let expected = named.unwrap_or(FencingToken::new(1).unwrap());
+                let expected = named.unwrap_or(UNUSED);
                 Command::ForceRelease { expected, reason: Reason::new("a test".into()).unwrap() }
             }
             Step::ApplyTime | Step::Pass(_) | Step::Back(_) | Step::ToEdge | Step::BeforeEdge => return None,

@@ -1,7 +1,7 @@
 //! The part of the oracle for what others see of the lock, and for when that changes.
 
 use super::{
-    holder, kind,
+    holder,
     oracle::Oracle,
     state::{MEMORY, Pause, State},
 };
@@ -46,7 +46,7 @@ impl Oracle {
 
     /// What the leases use of the semaphore, if the lock is held as one.
     fn semaphore(&self) -> Option<SemaphoreView> {
-        let used: Option<u32> = self.held.iter().map(|held| kind(held.request).permits()).sum();
+        let used: Option<u32> = self.held.iter().map(|held| held.kind.permits()).sum();
         Some(SemaphoreView { used: used?.into(), limit: self.limit? })
     }
 

@@ -1,8 +1,10 @@
 //! Exhaustive searches: every sequence of a small alphabet of commands up to a depth, checked after each step.
 
-#[path = "../support/rules/mod.rs"]
+#[path = "../../support/rules/mod.rs"]
 #[allow(dead_code, clippy::unwrap_used, reason = "test code; no test uses all of it")]
 mod rules;
+
+mod conversions;
 
 use rules::{SECOND, Step, explore::Model, semaphore};
 
