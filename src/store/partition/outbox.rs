@@ -127,6 +127,10 @@ impl Note {
 }
 
 impl Changing {
+    pub(super) fn token(&self) -> FencingToken {
+        self.token
+    }
+
     pub(super) fn of(lease: &Lease) -> Self {
         // Names each field, so that a new one is not forgotten.
         let Lease {
@@ -274,7 +278,7 @@ impl Partition<Outbox> {
         let mut changed = std::mem::take(&mut self.journal.changed_shares);
         for share in changed.drain(..) {
             let Slot { name, lock, note, .. } = &mut self.slots[share.slot];
-            let lease = share.of(lock);
+            let lease = note.shares.as_ref().and_then(|notes| notes.find(lock, share.grant_id));
             let drawn = note.shares.as_mut().and_then(|notes| notes.draw(share.grant_id, lease));
             note.shares.take_if(|notes| notes.is_empty());
             match (drawn, lease) {
@@ -354,11 +358,10 @@ impl Outbox {
     /// Notes the shared leases that a turn changed.
     fn note_shares(&mut self, number: usize, slot: &mut Slot<Note>) {
         for (token, grant_id) in slot.lock.take_changed_shares() {
-            let share = ChangedShare { slot: number, token, grant_id };
-            let lease = share.of(&slot.lock);
+            let lease = slot.lock.lease_of(token).filter(|lease| lease.grant_id == grant_id);
             let notes = slot.note.shares.get_or_insert_default();
             if notes.change(grant_id, lease) {
-                self.changed_shares.push(share);
+                self.changed_shares.push(ChangedShare { slot: number, grant_id });
                 self.changed_bytes += shares::bytes_of(&slot.name, lease);
             }
             slot.note.shares.take_if(|notes| notes.is_empty());

@@ -1,7 +1,7 @@
 //! Which shared leases of a lock changed, and what the nodes have of them: a record for each lease.
 
 use super::outbox::{Changing, LOCK_BYTES, texts_of};
-use crate::domain::{ids::GrantId, lease::Lease, name::LockName, rules::Lock, time::StoreTime, token::FencingToken};
+use crate::domain::{ids::GrantId, lease::Lease, name::LockName, rules::Lock, time::StoreTime};
 use std::collections::BTreeMap;
 
 /// What is noted of the shared leases of one lock. Those that neither last nor have a record are not in it.
@@ -55,6 +55,12 @@ impl ShareNotes {
         }
     }
 
+    /// This lease, if it lasts. It is found by the token that it has now, which is another one after an upgrade.
+    pub(super) fn find<'a>(&self, lock: &'a Lock, grant_id: GrantId) -> Option<&'a Lease> {
+        let token = self.0.get(&grant_id)?.changing.as_ref()?.token();
+        lock.lease_of(token).filter(|lease| lease.grant_id == grant_id)
+    }
+
     /// When this lease ends by its record, if the nodes have one.
     pub(super) fn written(&self, grant_id: GrantId) -> Option<StoreTime> {
         self.0.get(&grant_id)?.written
@@ -77,15 +83,7 @@ pub(super) enum Drawn {
 pub(super) struct ChangedShare {
     /// The slot of its lock.
     pub(super) slot: usize,
-    pub(super) token: FencingToken,
     pub(super) grant_id: GrantId,
-}
-
-impl ChangedShare {
-    /// The lease, if it lasts.
-    pub(super) fn of(self, lock: &Lock) -> Option<&Lease> {
-        lock.lease_of(self.token).filter(|lease| lease.grant_id == self.grant_id)
-    }
 }
 
 /// Not less than the key and the record of a shared lease have.

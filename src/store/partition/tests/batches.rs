@@ -71,6 +71,29 @@ fn renewals_are_written_for_long_ttls_alone() {
     assert_eq!(puts(30, &[&attach, &keep, &attach, &detach, &detach, &same]), [1, 0, 0, 1, 0, 0]);
 }
 
+/// An upgrade and a downgrade between two batches leave a shared lease with another token.
+#[test]
+fn a_shared_lease_that_was_exclusive_in_between_keeps_its_record() {
+    for is_written in [false, true] {
+        let mut leader = Leader::new();
+        let lease_id = leader.take(&name(1), 1, 40 * SECOND).lease_id;
+        let mut token = leader.convert(&name(1), lease_id, ConvertTo::Shared);
+        if is_written {
+            leader.write();
+        }
+        for to in [ConvertTo::Exclusive, ConvertTo::Shared] {
+            token = leader.convert(&name(1), lease_id, to);
+        }
+        leader.write();
+        let successor = leader.successor();
+        let slot = successor.find(&name(1), hash(&name(1))).unwrap();
+        assert_eq!(
+            slot.lock.shared().map(|lease| (lease.lease_id, lease.token)).collect::<Vec<_>>(),
+            [(lease_id, token)]
+        );
+    }
+}
+
 #[test]
 fn what_time_takes_from_a_lock_is_removed() {
     let mut leader = Leader::new();

@@ -10,11 +10,13 @@ use crate::{
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
         lease::Terms,
         limits::COMMAND_WINDOW,
+        mode::ConvertTo,
         name::{Holder, Metadata},
-        outcome::{AcquireOutcome, Grant},
+        outcome::{AcquireOutcome, ConvertOutcome, Grant},
         replicas::Replicas,
         rules::Turn,
         time::micros,
+        token::FencingToken,
     },
     store::content::{Bytes, Changes, Content},
 };
@@ -67,6 +69,15 @@ impl Leader {
         self.partition.with_lock(lock, hash(lock), |slot, sequencer| {
             turn((&mut slot.lock, sequencer), now, |turn| turn.run(command))
         })
+    }
+
+    /// Converts a lease, and returns the token that it has then.
+    fn convert(&mut self, lock: &LockName, lease_id: LeaseId, to: ConvertTo) -> FencingToken {
+        let token = self.partition.find(lock, hash(lock)).unwrap().lock.leases().next().unwrap().token;
+        match self.run(lock, Command::Convert { lease_id, token, to }) {
+            Outcome::Convert(ConvertOutcome::Converted(lease)) => lease.token,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Takes a lock that is free.

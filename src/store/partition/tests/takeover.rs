@@ -4,7 +4,7 @@ use super::*;
 use crate::domain::{
     lease::{Delays, Lease, MaxHold},
     mode::{Mode, PermitLimit, Permits},
-    outcome::{Contention, LockView},
+    outcome::{Contention, LockView, Renewed},
 };
 use proptest::prelude::*;
 
@@ -87,15 +87,15 @@ fn terms_of(request: u32, ttl: Duration) -> Terms {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = (0..20_u8, 0..REQUESTS, 1..=ATTEMPTS, 1..=COPIES, 0..100_usize)
+    let step = (0..22_u8, 0..REQUESTS, 1..=ATTEMPTS, 1..=COPIES, 0..100_usize)
         .prop_map(|(kind, request, attempt, copy, choice)| Step { kind, request, attempt, copy, choice });
     prop::collection::vec(step, 1..80)
 }
 
 struct World {
     leader: Leader,
-    /// All that were granted.
-    leases: Vec<(LockName, LeaseId)>,
+    /// All that were granted, each with the token of its grant.
+    leases: Vec<(LockName, LeaseId, FencingToken)>,
     made: u32,
 }
 
@@ -103,7 +103,7 @@ impl World {
     fn run(&mut self, step: Step) {
         let lock = step.lock();
         let call = step.call();
-        let of_lock: Vec<_> = self.leases.iter().filter(|(of, _)| *of == lock).map(|(_, lease)| *lease).collect();
+        let of_lock: Vec<_> = self.leases.iter().filter(|(of, ..)| *of == lock).map(|(_, lease, _)| *lease).collect();
         // Mostly the last one.
         let lease_id = of_lock.iter().rev().nth(step.choice % 3).or(of_lock.last()).copied();
         let lease_id = lease_id.unwrap_or(LeaseId(id(u32::MAX >> 8)));
@@ -128,6 +128,13 @@ impl World {
             12 => Command::Attach { lease_id, attempt: step.attempt, attachment },
             13 => Command::Detach(lease_id, attachment),
             14 => Command::Disconnect(lease_id, attachment),
+            17 | 18 => {
+                let to = if step.copy == 1 { ConvertTo::Shared } else { ConvertTo::Exclusive };
+                let tokens = self.tokens(&lock, lease_id);
+                // Mostly the present one.
+                let token = tokens[usize::from(step.choice.is_multiple_of(8)) % tokens.len()];
+                Command::Convert { lease_id, token, to }
+            }
             15 | 16 => {
                 let millis = [1, 400, 501, 1_000, 2_999, 5_000, 9_999, 31_000][step.choice % 8];
                 return self.leader.pass(Duration::from_millis(millis));
@@ -137,7 +144,7 @@ impl World {
                 let successor = self.leader.successor();
                 self.compare(&successor);
                 self.compare_leases();
-                if kind == 19 {
+                if kind == 21 {
                     self.leader.partition = successor;
                     assert_eq!(counts(&self.leader.write()).0, 0, "a takeover alone changes no record");
                 }
@@ -145,8 +152,17 @@ impl World {
             }
         };
         if let Outcome::Acquire(AcquireOutcome::Granted(grant)) = self.leader.run(&lock, command) {
-            self.leases.push((lock, grant.lease_id));
+            self.leases.push((lock, grant.lease_id, grant.token));
         }
+    }
+
+    /// The tokens by which a conversion may name this lease: its present one, if it lasts, and that of its grant.
+    fn tokens(&self, lock: &LockName, lease_id: LeaseId) -> Vec<FencingToken> {
+        let slot = self.leader.partition.find(lock, hash(lock));
+        let lease = slot.and_then(|slot| slot.lock.leases().find(|lease| lease.lease_id == lease_id));
+        let granted = self.leases.iter().find(|(_, it, _)| *it == lease_id).map(|(.., token)| *token);
+        let tokens = lease.map(|lease| lease.token).into_iter().chain(granted);
+        tokens.chain([FencingToken::new(1).unwrap()]).collect()
     }
 
     /// Compares each durable answer.
@@ -220,8 +236,11 @@ impl World {
                 probes.extend([Command::Claim(call, candidate), Command::GiveUp(call), Command::DropCall(call)]);
             }
         }
-        for lease_id in self.leases.iter().filter(|(of, _)| of == lock).map(|(_, lease_id)| *lease_id) {
+        for lease_id in self.leases.iter().filter(|(of, ..)| of == lock).map(|(_, lease_id, _)| *lease_id) {
             probes.push(Command::Release(lease_id));
+            probes.extend(self.tokens(lock, lease_id).into_iter().flat_map(|token| {
+                [ConvertTo::Exclusive, ConvertTo::Shared].map(|to| Command::Convert { lease_id, token, to })
+            }));
             probes.extend([None, Some(60 * SECOND)].map(|ttl| Command::Renew { lease_id, ttl }));
             for attachment in [0, 1, 2].map(|number| AttachmentId(id(number))) {
                 probes.push(Command::RenewKept(lease_id, attachment));
@@ -248,7 +267,12 @@ impl World {
             Outcome::Acquire(AcquireOutcome::Granted(grant)) => other.lease_of(grant.token).is_none(),
             _ => disagrees(&answer_of_one) || disagrees(&answer_of_other),
         };
-        if is_new && one.view(self.leader.now, None).waiters > 0 {
+        // Likewise a waiter that is offered the lock is in the way of an upgrade.
+        let is_offered = matches!(
+            (&answer_of_one, &answer_of_other),
+            (Outcome::Convert(ConvertOutcome::Contended(_)), Outcome::Convert(ConvertOutcome::Converted(_)))
+        );
+        if (is_new || is_offered) && one.view(self.leader.now, None).waiters > 0 {
             return;
         }
         assert_eq!(answer_of_one, answer_of_other, "{command:?}");
@@ -295,6 +319,12 @@ fn outcome_without_time(outcome: Outcome) -> Outcome {
         }
         Outcome::Acquire(AcquireOutcome::TimedOut(contention)) => {
             Outcome::Acquire(AcquireOutcome::TimedOut(blank(contention)))
+        }
+        Outcome::Convert(ConvertOutcome::Contended(contention)) => {
+            Outcome::Convert(ConvertOutcome::Contended(blank(contention)))
+        }
+        Outcome::Convert(ConvertOutcome::Converted(lease)) => {
+            Outcome::Convert(ConvertOutcome::Converted(Renewed { left: Duration::ZERO, ..lease }))
         }
         other => other,
     }
