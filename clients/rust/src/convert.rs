@@ -38,7 +38,8 @@ impl Lock {
     /// so.
     ///
     /// Afterwards the lock has a **new token**, of which handles tell: read [`token`](crate::Held::token) for each
-    /// write. Refused (`NOT_CONVERTIBLE`) for a semaphore.
+    /// write. That is so for a lock that was exclusive, too: a [`downgrade`](Self::downgrade) that had no answer does
+    /// not undo the upgrade if it arrives later. Refused (`NOT_CONVERTIBLE`) for a semaphore.
     pub async fn try_upgrade(&mut self) -> Result<bool, ConvertError> {
         self.convert(v1::LockMode::Exclusive).await
     }

@@ -19,11 +19,17 @@ use crate::domain::{
 impl Turn<'_> {
     /// Converts a lease, if its token is the one that its holder knows. A repeat finds the mode that it asked for, and
     /// a late copy another token.
+    ///
+    /// A holder that got no answer to a downgrade may ask for an upgrade before it arrives. So an exclusive lease gets
+    /// another token too: else the downgrade would let readers in beside a writer that relies on being alone.
     pub(super) fn convert(&mut self, lease_id: LeaseId, token: FencingToken, to: ConvertTo) -> ConvertOutcome {
         self.apply_time();
         let Some(lease) = self.lasting(lease_id) else { return ConvertOutcome::Lost(self.gone(lease_id)) };
         let (is_semaphore, has_delays) = (lease.terms.mode.permits().is_some(), lease.terms.delays.is_some());
-        if lease.terms.mode == to.mode() {
+        let is_so = lease.terms.mode == to.mode();
+        let outdates_downgrade = to == ConvertTo::Exclusive && !has_delays && lease.token == token;
+        // mutant: late downgrade undoes an upgrade
+        if is_so && !outdates_downgrade {
             return self.keep_mode(lease_id);
         }
         // mutant: late copy converts again
@@ -65,14 +71,15 @@ impl Turn<'_> {
     /// Draws a token: other readers may have raised theirs in a store.
     fn upgrade(&mut self, token: FencingToken) -> ConvertOutcome {
         let shares = self.lock.shares.as_ref();
-        let stands_alone = shares.is_some_and(|shares| shares.leases.len() == 1 && shares.offers.is_empty());
+        let stands_alone = shares.is_none_or(|shares| shares.leases.len() == 1 && shares.offers.is_empty());
         // mutant: upgrade beside a reader
         if !stands_alone {
             return ConvertOutcome::Contended(self.contention());
         }
         let min_token = self.lock.lease_of(token).map_or(0, |lease| lease.terms.min_token);
         let Ok(fresh) = self.sequencer.draw(min_token) else { return ConvertOutcome::TokensExhausted };
-        let Some(lease) = self.take_share(token) else { return ConvertOutcome::NotConvertible };
+        let exclusive = self.lock.lease.take_if(|lease| lease.token == token);
+        let Some(lease) = exclusive.or_else(|| self.take_share(token)) else { return ConvertOutcome::NotConvertible };
         // mutant: upgrade keeps its token
         let lease = Lease { token: fresh, ..converted(lease, Mode::Exclusive, self.now) };
         let (token, outcome) = (lease.token, ConvertOutcome::Converted(renewed(&lease, self.now)));

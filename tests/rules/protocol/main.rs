@@ -7,6 +7,7 @@
 
 mod client;
 mod configurations;
+mod conversions;
 mod ghost;
 mod key;
 mod liveness;

@@ -39,8 +39,10 @@ impl Oracle {
         let Some(held) = self.held.iter_mut().find(|held| held.lease == lease) else {
             return ConvertOutcome::Lost(gone);
         };
-        if held.kind != to {
-            let has_delays = delays(held.request) != (Duration::ZERO, Duration::ZERO);
+        let has_delays = delays(held.request) != (Duration::ZERO, Duration::ZERO);
+        // A downgrade of before may arrive late: it has to find another token.
+        let outdates_downgrade = !shared && !has_delays && named == Some(held.token);
+        if held.kind != to || outdates_downgrade {
             if named != Some(held.token) {
                 return ConvertOutcome::TokenOutdated;
             }

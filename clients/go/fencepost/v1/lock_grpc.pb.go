@@ -180,11 +180,13 @@ type LockServiceClient interface {
 	// stays as it is. It gets a new token, higher than all before, and is ahead of all that wait: they wait for it
 	// anyway. Of two readers that both want this, one has to release.
 	//
-	// Sent again, it answers the same: a lease that has the mode already is answered as it is, whatever the token. The
-	// lease ends when it would have ended; if it was cut short, because the calls that acquired it were dropped, its TTL
-	// begins anew. Errors: INVALID_ARGUMENT; ABORTED with reason TOKEN_OUTDATED (the lease was converted since, and has
-	// another token); FAILED_PRECONDITION (NOT_CONVERTIBLE: a lease of a semaphore, or to SHARED one with min_hold or
-	// lock_delay; NOT_ALL_SERVERS; BESIDE_CLASSIC); UNAVAILABLE (outcome unknown, or nothing was done: repeat).
+	// Sent again, it answers the same: a lease that has the mode already is answered as it is, whatever the token. But
+	// one that is EXCLUSIVE and is to be so, named by its present token, gets a new token as well: a downgrade that was
+	// sent before and had no answer changes nothing if it arrives later. The lease ends when it would have ended; if it
+	// was cut short, because the calls that acquired it were dropped, its TTL begins anew. Errors: INVALID_ARGUMENT;
+	// ABORTED with reason TOKEN_OUTDATED (the lease was converted since, and has another token); FAILED_PRECONDITION
+	// (NOT_CONVERTIBLE: a lease of a semaphore, or to SHARED one with min_hold or lock_delay; NOT_ALL_SERVERS;
+	// BESIDE_CLASSIC); UNAVAILABLE (outcome unknown, or nothing was done: repeat).
 	Convert(ctx context.Context, in *ConvertRequest, opts ...grpc.CallOption) (*ConvertResponse, error)
 	// Keeps any number of leases alive on one stream, in place of a renewal timer for each lease. The server sets the
 	// pace: it sends beats, the client's read loop answers each beat, and only answers renew leases. A paused process
@@ -393,11 +395,13 @@ type LockServiceServer interface {
 	// stays as it is. It gets a new token, higher than all before, and is ahead of all that wait: they wait for it
 	// anyway. Of two readers that both want this, one has to release.
 	//
-	// Sent again, it answers the same: a lease that has the mode already is answered as it is, whatever the token. The
-	// lease ends when it would have ended; if it was cut short, because the calls that acquired it were dropped, its TTL
-	// begins anew. Errors: INVALID_ARGUMENT; ABORTED with reason TOKEN_OUTDATED (the lease was converted since, and has
-	// another token); FAILED_PRECONDITION (NOT_CONVERTIBLE: a lease of a semaphore, or to SHARED one with min_hold or
-	// lock_delay; NOT_ALL_SERVERS; BESIDE_CLASSIC); UNAVAILABLE (outcome unknown, or nothing was done: repeat).
+	// Sent again, it answers the same: a lease that has the mode already is answered as it is, whatever the token. But
+	// one that is EXCLUSIVE and is to be so, named by its present token, gets a new token as well: a downgrade that was
+	// sent before and had no answer changes nothing if it arrives later. The lease ends when it would have ended; if it
+	// was cut short, because the calls that acquired it were dropped, its TTL begins anew. Errors: INVALID_ARGUMENT;
+	// ABORTED with reason TOKEN_OUTDATED (the lease was converted since, and has another token); FAILED_PRECONDITION
+	// (NOT_CONVERTIBLE: a lease of a semaphore, or to SHARED one with min_hold or lock_delay; NOT_ALL_SERVERS;
+	// BESIDE_CLASSIC); UNAVAILABLE (outcome unknown, or nothing was done: repeat).
 	Convert(context.Context, *ConvertRequest) (*ConvertResponse, error)
 	// Keeps any number of leases alive on one stream, in place of a renewal timer for each lease. The server sets the
 	// pace: it sends beats, the client's read loop answers each beat, and only answers renew leases. A paused process

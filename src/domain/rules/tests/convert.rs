@@ -91,6 +91,18 @@ fn a_repeat_answers_the_same_and_a_late_copy_changes_nothing() {
     assert!(bench.lock.lease().is_some_and(|lease| lease.token == second));
 }
 
+/// Its holder got no answer to the downgrade, and asked to be a writer.
+#[test]
+fn a_late_downgrade_does_not_undo_an_upgrade() {
+    let mut bench = Bench::new();
+    let writer = bench.write(W).granted();
+    let token = bench.converted(&writer, writer.token, Exclusive);
+    assert_eq!(bench.effects.as_slice(), [Effect::Converted(token)]);
+    assert_eq!(bench.convert(&writer, writer.token, Shared), ConvertOutcome::TokenOutdated);
+    assert_eq!((bench.holders(), bench.lock.shared().count()), (vec![token], 0));
+    assert_eq!(bench.converted(&writer, writer.token, Exclusive), token, "a repeat of the upgrade");
+}
+
 #[test]
 fn a_lease_that_has_ended_is_not_converted() {
     let mut bench = Bench::new();
@@ -156,18 +168,16 @@ fn a_conversion_changes_the_records_of_the_lease() {
 #[test]
 fn a_holder_that_asks_for_the_mode_that_it_has_keeps_its_lease() {
     let mut bench = Bench::new();
-    let writer = bench.write(W).granted();
-    let kept = ConvertOutcome::Converted(Renewed { token: writer.token, ttl: TTL, left: TTL });
-    assert_eq!(bench.convert(&writer, writer.token, Exclusive), kept);
+    let reader = bench.read(A).granted();
+    let kept = ConvertOutcome::Converted(Renewed { token: reader.token, ttl: TTL, left: TTL });
+    assert_eq!(bench.convert(&reader, reader.token, Shared), kept);
     // The cleanup of its call comes late.
-    bench.drop_call(W, 1);
+    bench.drop_call(A, 1);
     bench.pass(DROP_GRACE);
-    assert!(
-        matches!(bench.convert(&writer, writer.token, Exclusive), ConvertOutcome::Converted(_)),
-        "that was promised"
-    );
+    let again = bench.convert(&reader, reader.token, Shared);
+    assert!(matches!(again, ConvertOutcome::Converted(_)), "that was promised");
     let mut bench = Bench::new();
-    let writer = bench.write(W).granted();
-    bench.drop_call(W, 1);
-    assert_eq!(bench.convert(&writer, writer.token, Exclusive), kept, "its holder has heard of it");
+    let reader = bench.read(A).granted();
+    bench.drop_call(A, 1);
+    assert_eq!(bench.convert(&reader, reader.token, Shared), kept, "its holder has heard of it");
 }

@@ -72,13 +72,16 @@ at_marks! {
     "permit hands on what it was told", "an end is told for ever, from holder to holder", Value("lease.previous_end"),
         [Units, Model];
     "late copy converts again", "a late copy of an upgrade undoes the downgrade after it", Condition("false"),
-        [Units, Model];
+        [Units, Model, Protocol];
+    "late downgrade undoes an upgrade", "readers come in beside a writer that relies on being alone",
+        Condition("is_so"), [Units, Model, Protocol];
     "repeated conversion is not heard of", "a lease ends before the time that its holder was told", Drop,
         [Units, Model];
     "downgrade lets no reader in", "a reader waits beside readers", Drop, [Units, Model];
-    "upgrade beside a reader", "a writer and a reader hold the lock together", Condition("false"), [Units, Model];
+    "upgrade beside a reader", "a writer and a reader hold the lock together", Condition("false"),
+        [Units, Model, Protocol];
     "upgrade keeps its token", "a store takes a writer for stale, because another reader's token is higher",
-        Value("converted(lease, Mode::Exclusive, self.now)"), [Units, Model];
+        Value("converted(lease, Mode::Exclusive, self.now)"), [Units, Model, Protocol];
     "delay never ends", "a lock is unavailable for ever", Drop, [Units, Model];
     "delay forgets how its lease ended", "the next holder is not told of unfinished work", Drop, [Units, Model];
     "release leaves a lock_delay", "a holder that has stopped has others wait", Value("at.after(delays.lock_delay)"),
