@@ -71,6 +71,11 @@ pub(crate) fn mixed(number: u64) -> String {
     format!("mixed/{number}")
 }
 
+/// Whether readers and writers share the lock of this name.
+pub(crate) fn is_mixed(lock: &str) -> bool {
+    lock.starts_with("mixed/")
+}
+
 /// A semaphore.
 pub(crate) fn semaphore(number: u64) -> String {
     format!("semaphore/{number}")

@@ -19,6 +19,8 @@ pub enum Record {
     Acquire(Acquire),
     /// One transmission of Release.
     Release(Release),
+    /// One transmission of Convert.
+    Convert(Convert),
     /// A renewal that succeeded, by Renew or on a stream.
     Renewed(Renewed),
     /// The loss of a lease, reported by the server or noticed by its holder.
@@ -193,6 +195,53 @@ pub enum ReleaseEnd {
     Unknown(String),
 }
 
+/// One transmission of Convert.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Convert {
+    /// The client.
+    pub client: u32,
+    /// The lock's name.
+    pub lock: String,
+    /// The token of the lease, as its holder knows it.
+    pub token: u64,
+    /// Whether the lease is to be shared; exclusive if not.
+    pub shared: bool,
+    /// Before sending. From here on the holder of a lease that is to be shared only reads.
+    pub invoke: Nanos,
+    /// After the answer, or when the caller gave up.
+    pub ret: Nanos,
+    /// The outcome.
+    pub end: ConvertEnd,
+}
+
+impl Convert {
+    /// The token of the lease after it, if its holder knows.
+    pub fn new_token(&self) -> Option<u64> {
+        if let ConvertEnd::Converted(token) = self.end { Some(token) } else { None }
+    }
+
+    /// Whether it may have given the lease another token.
+    pub fn may_change_token(&self) -> bool {
+        !self.shared && matches!(self.end, ConvertEnd::Converted(_) | ConvertEnd::Unknown(_))
+    }
+}
+
+/// The outcome of a Convert.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConvertEnd {
+    /// The lease has the mode, and this token.
+    Converted(u64),
+    /// Others hold the lock too, so it cannot be exclusive.
+    Contended,
+    /// The lease had ended: expired, revoked, superseded, unknown.
+    Gone(String),
+    /// Refused with this code: nothing was changed.
+    Refused(String),
+    /// Unknown.
+    Unknown(String),
+}
+
 /// A successful renewal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Renewed {
@@ -200,7 +249,7 @@ pub struct Renewed {
     pub client: u32,
     /// The lock's name.
     pub lock: String,
-    /// The token of the lease; a renewal never changes it.
+    /// The token of the lease, as its holder knows it; a renewal never changes it.
     pub token: u64,
     /// When the request, or the beat answer, was sent.
     pub sent: Nanos,

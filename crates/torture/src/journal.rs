@@ -85,6 +85,7 @@ fn left_open(mut record: Record, ended: Nanos) -> Record {
     match &mut record {
         Record::Acquire(acquire) => acquire.ret = ended.max(acquire.invoke),
         Record::Release(release) => release.ret = ended.max(release.invoke),
+        Record::Convert(convert) => convert.ret = ended.max(convert.invoke),
         Record::Revoked(revoked) => revoked.ret = ended.max(revoked.invoke),
         _ => {}
     }

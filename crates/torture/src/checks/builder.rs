@@ -3,8 +3,8 @@
 use super::{check, index::SECOND};
 use crate::{
     history::{
-        Acquire, AcquireEnd, Bounds, Fault, Final, Grant, Guarantees, Leftovers, Lost, Nanos, Record, Release,
-        ReleaseEnd, Renewed, Revoked, Run, StoreStep,
+        Acquire, AcquireEnd, Bounds, Convert, ConvertEnd, Fault, Final, Grant, Guarantees, Leftovers, Lost, Nanos,
+        Record, Release, ReleaseEnd, Renewed, Revoked, Run, StoreStep,
     },
     nodes::{Kept, Voting},
     verdict::{Check, Verdict},
@@ -73,6 +73,7 @@ impl HistoryBuilder {
                     vec![&mut one.invoke, &mut one.ret]
                 }
                 Record::Release(one) => vec![&mut one.invoke, &mut one.ret],
+                Record::Convert(one) => vec![&mut one.invoke, &mut one.ret],
                 Record::Renewed(one) => vec![&mut one.sent, &mut one.at, &mut one.valid_until],
                 Record::Lost(one) => vec![&mut one.at],
                 Record::Revoked(one) => vec![&mut one.invoke, &mut one.ret],
@@ -170,6 +171,29 @@ impl HistoryBuilder {
 
     pub(crate) fn release_unknown(self, client: u32, n: u64, span: (u64, u64)) -> Self {
         self.release(client, n, span, ReleaseEnd::Unknown("UNAVAILABLE".into()))
+    }
+
+    /// Makes the lease shared.
+    pub(crate) fn downgrade(self, client: u32, n: u64, span: (u64, u64), end: ConvertEnd) -> Self {
+        self.convert(client, n, true, span, end)
+    }
+
+    pub(crate) fn downgraded(self, client: u32, n: u64, span: (u64, u64)) -> Self {
+        self.downgrade(client, n, span, ConvertEnd::Converted(token(n)))
+    }
+
+    /// Makes the lease exclusive.
+    pub(crate) fn upgrade(self, client: u32, n: u64, span: (u64, u64), end: ConvertEnd) -> Self {
+        self.convert(client, n, false, span, end)
+    }
+
+    pub(crate) fn upgraded(self, client: u32, n: u64, span: (u64, u64), to: u64) -> Self {
+        self.upgrade(client, n, span, ConvertEnd::Converted(token(to)))
+    }
+
+    fn convert(self, client: u32, n: u64, shared: bool, (invoke, ret): (u64, u64), end: ConvertEnd) -> Self {
+        let (lock, token, invoke, ret) = (self.lock.clone(), token(n), self.ms(invoke), self.ms(ret));
+        self.and(Record::Convert(Convert { client, lock, token, shared, invoke, ret, end }))
     }
 
     pub(crate) fn renewed(self, client: u32, n: u64, (sent, at): (u64, u64), until: u64) -> Self {

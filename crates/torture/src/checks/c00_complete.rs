@@ -17,6 +17,7 @@ pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
         }
         let spans = lock.acquires.iter().map(|one| ("Acquire", one.invoke, one.ret));
         let spans = spans.chain(lock.releases.iter().map(|one| ("Release", one.invoke, one.ret)));
+        let spans = spans.chain(lock.conversions.iter().map(|one| ("Convert", one.invoke, one.ret)));
         let spans = spans.chain(lock.renewals.iter().map(|one| ("renewal", one.sent, one.at)));
         for (what, invoke, ret) in spans.chain(lock.revokes.iter().map(|one| ("force release", one.invoke, one.ret))) {
             if ret < invoke {
@@ -28,7 +29,8 @@ pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
         for step in lock.steps.iter().filter(|step| !seen.insert(step.seq)) {
             findings.violation(Check::C0, lock.name, format!("two store steps have the number {}", step.seq));
         }
-        let known: HashSet<u64> = lock.leases.iter().map(|lease| lease.token).collect();
+        let upgraded = lock.conversions.iter().filter_map(|convert| convert.new_token());
+        let known: HashSet<u64> = lock.leases.iter().map(|lease| lease.token).chain(upgraded).collect();
         for lost in lock.losses.iter().filter(|lost| !known.contains(&lost.token)) {
             let at = findings.at(lost.at);
             findings.violation(

@@ -1,6 +1,9 @@
 //! C3: no two leases are valid at once by their holders' clocks, unless both are shared, or are of a semaphore. Those
 //! of a semaphore have no more permits together than its limit, and no slot twice.
 //!
+//! A lease that is converted is exclusive until its downgrade was sent, and from when its upgrade was answered. After a
+//! conversion with an unknown outcome it may be either, so it excludes no reader.
+//!
 //! A holder may work from the answer with its grant until its validity, as extended by renewals, ends, or it sends a
 //! Release, or it learns of the loss. A grant that arrived too late to be used does not count. Overlaps that a fault
 //! without a guarantee of exclusion may have caused, or that follow a force release of one of the two leases, are
@@ -9,7 +12,7 @@
 use super::{
     findings::Findings,
     index::{History, Lock},
-    lease::Lease,
+    lease::{Lease, Span},
 };
 use crate::{
     history::{Nanos, PERMIT_LIMIT},
@@ -23,17 +26,16 @@ pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
 }
 
 fn check_lock(history: &History<'_>, lock: &Lock<'_>, findings: &mut Findings) {
-    let mut intervals: Vec<(Nanos, Nanos, usize)> = Vec::new();
+    let mut spans: Vec<(Span, usize)> = Vec::new();
     for (which, lease) in lock.leases.iter().enumerate() {
-        intervals.extend(lease.intervals().into_iter().map(|(from, until)| (from, until, which)));
+        spans.extend(lease.spans().into_iter().map(|span| (span, which)));
     }
-    intervals.sort_unstable();
-    check_permits(history, lock, &intervals, findings);
+    spans.sort_unstable();
+    check_permits(history, lock, &spans, findings);
     // Of all leases, and of those that exclude a shared one.
     let mut longest: Option<(Nanos, Nanos, usize)> = None;
     let mut longest_exclusive = None;
-    for (from, until, which) in intervals {
-        let is_beside = lock.leases[which].is_beside_others();
+    for (Span { from, until, is_beside }, which) in spans {
         let before = if is_beside { longest_exclusive } else { longest };
         if let Some((had_from, had_until, holder)) = before.filter(|(_, end, holder)| from < *end && which != *holder) {
             let (had, new) = (&lock.leases[holder], &lock.leases[which]);
@@ -66,10 +68,11 @@ fn check_lock(history: &History<'_>, lock: &Lock<'_>, findings: &mut Findings) {
 }
 
 /// The leases of a semaphore, at each moment at which one of them begins.
-fn check_permits(history: &History<'_>, lock: &Lock<'_>, intervals: &[(Nanos, Nanos, usize)], findings: &mut Findings) {
+fn check_permits(history: &History<'_>, lock: &Lock<'_>, spans: &[(Span, usize)], findings: &mut Findings) {
     // Those that last at the moment.
     let mut held: Vec<(Nanos, usize)> = Vec::new();
-    for (from, until, which) in intervals.iter().copied().filter(|(.., which)| lock.leases[*which].permits() > 0) {
+    let of_semaphore = spans.iter().copied().filter(|(_, which)| lock.leases[*which].permits() > 0);
+    for (Span { from, until, .. }, which) in of_semaphore {
         held.retain(|(end, other)| from < *end && *other != which);
         let new = &lock.leases[which];
         let of_slot = |(_, other): &&(Nanos, usize)| {
@@ -105,7 +108,11 @@ fn is_revoked(lease: &Lease<'_>, time: Nanos) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::{checks::builder::HistoryBuilder, history::Guarantees, verdict::Check::C3};
+    use crate::{
+        checks::builder::HistoryBuilder,
+        history::{ConvertEnd, Guarantees},
+        verdict::Check::C3,
+    };
 
     /// Client 1 believes in its lease until 1.885 s; client 2 gets one at 1 s.
     fn overlap() -> HistoryBuilder {
@@ -141,6 +148,41 @@ mod tests {
     fn nobody_holds_alone_beside_a_permit() {
         let beside = permits([(1, 1)]).granted(2, "b", (100, 105), 2).released(2, 2, (300, 305));
         beside.violates(C3, "client 1 holds");
+    }
+
+    /// Client 1 is to release at 1.6 s; client 2 shares the lock from 1 s to 1.5 s.
+    fn beside_reader(first: HistoryBuilder) -> HistoryBuilder {
+        let reader = first.granted(2, "b", (990, 1_000), 2).shared().released(2, 2, (1_500, 1_510));
+        reader.released(1, 1, (1_600, 1_610))
+    }
+
+    fn unknown() -> ConvertEnd {
+        ConvertEnd::Unknown("reset".into())
+    }
+
+    #[test]
+    fn a_writer_that_asked_to_be_a_reader_excludes_none() {
+        let writer = || HistoryBuilder::new().granted(1, "a", (0, 5), 1);
+        beside_reader(writer()).violates(C3, "client 1 holds");
+        beside_reader(writer().downgraded(1, 1, (900, 910))).satisfies(C3);
+        beside_reader(writer().downgraded(1, 1, (1_100, 1_110))).violates(C3, "client 1 holds");
+        beside_reader(writer().downgrade(1, 1, (900, 910), unknown())).satisfies(C3);
+        let refused = ConvertEnd::Refused("NOT_CONVERTIBLE".into());
+        beside_reader(writer().downgrade(1, 1, (900, 910), refused)).violates(C3, "client 1 holds");
+        let writer_beside = writer().downgraded(1, 1, (900, 910)).granted(2, "b", (990, 1_000), 2);
+        writer_beside.released(2, 2, (1_500, 1_510)).released(1, 1, (1_600, 1_610)).violates(C3, "client 1 holds");
+    }
+
+    #[test]
+    fn a_reader_that_became_a_writer_excludes_all() {
+        let reader = || HistoryBuilder::new().granted(1, "a", (0, 5), 1).shared();
+        beside_reader(reader().upgraded(1, 1, (900, 910), 3)).violates(C3, "client 1 holds 1795000000000001");
+        beside_reader(reader().upgraded(1, 1, (1_200, 1_210), 3)).violates(C3, "client 1 holds 1795000000000001");
+        beside_reader(reader().upgraded(1, 1, (1_510, 1_520), 3)).satisfies(C3);
+        beside_reader(reader().upgrade(1, 1, (900, 910), ConvertEnd::Contended)).satisfies(C3);
+        beside_reader(reader().upgrade(1, 1, (900, 910), unknown())).satisfies(C3);
+        let both = reader().upgraded(1, 1, (100, 110), 3).downgraded(1, 3, (200, 210));
+        beside_reader(both).satisfies(C3);
     }
 
     #[test]

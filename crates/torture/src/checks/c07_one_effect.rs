@@ -8,6 +8,7 @@
 use super::{
     findings::Findings,
     index::{History, Lock, MEMORY, first_sent},
+    lease::Lease,
 };
 use crate::{
     history::{Acquire, AcquireEnd, Grant, Nanos},
@@ -44,8 +45,11 @@ fn two_grants(lock: &Lock<'_>, transmissions: &[&Acquire], findings: &Findings) 
     let grants = granted(transmissions);
     let Some((first, had)) = grants.first() else { return Vec::new() };
     let ended_from = ended_from(lock, had);
+    // One that was upgraded in between has another token.
+    let of_lease = |grant: &Grant| lock.leases.iter().position(|lease| lease.is_of(grant));
     let others = grants.iter().filter(|(acquire, grant)| {
-        (grant.token, &grant.grant) != (had.token, &had.grant) && acquire.ret <= ended_from.saturating_add(MEMORY)
+        let is_same = (grant.token, &grant.grant) == (had.token, &had.grant) || of_lease(grant) == of_lease(had);
+        !is_same && acquire.ret <= ended_from.saturating_add(MEMORY)
     });
     let reported = |(acquire, grant): &(&Acquire, &Grant)| {
         let (before, then) = (findings.at(first.ret), findings.at(acquire.ret));
@@ -60,9 +64,10 @@ fn two_grants(lock: &Lock<'_>, transmissions: &[&Acquire], findings: &Findings) 
 
 /// The earliest possible end of the lease of this grant.
 fn ended_from(lock: &Lock<'_>, grant: &Grant) -> Nanos {
-    let first = lock.leases.partition_point(|lease| lease.token < grant.token);
-    let lease = lock.leases[first..].iter().take_while(|lease| lease.token == grant.token);
-    lease.filter(|lease| lease.grant == grant.grant).map(|lease| lease.ended_from()).min().unwrap_or(0)
+    let last = lock.leases.partition_point(|lease| lease.token <= grant.token);
+    // Mostly the last of these: only an upgraded one has a higher token than that of its grant.
+    let lease = lock.leases[..last].iter().rev().find(|lease| lease.is_of(grant));
+    lease.map_or(0, Lease::ended_from)
 }
 
 fn granted_after_its_end(lock: &Lock<'_>, transmissions: &[&Acquire], findings: &Findings) -> Violations {

@@ -25,7 +25,7 @@ pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
                 check_reported_cause(history, lock, lease, lost, findings);
             }
             // Beside a reader, newer readers hold the lock.
-            let known = if lease.is_beside_others() { &exclusive } else { &known };
+            let known = if lease.may_be_beside_others() { &exclusive } else { &known };
             check_not_revived(history, lock, lease, known, findings);
         }
     }
@@ -71,7 +71,7 @@ fn check_reported_cause(
     let at = findings.at(lost.at);
     let reported = format!("client {} learned at {at} that {} is {}", lost.client, lost.token, lost.cause);
     // Beside readers, an older one may hold the lock now.
-    let below = lost.successor.filter(|successor| *successor <= lost.token && !lease.is_beside_others());
+    let below = lost.successor.filter(|successor| *successor <= lost.token && !lease.may_be_beside_others());
     if let Some(successor) = below {
         // An old lease can be back in a store that lost data.
         let excuse = history.excuse(lease.asked_from(), lost.at);
@@ -110,7 +110,7 @@ fn check_not_revived(
     let over = lost.into_iter().chain(lease.ended_by_server()).min();
     for renewed in &lease.renewals {
         let before = known.partition_point(|(at, _)| *at < renewed.sent);
-        let newer = before.checked_sub(1).map(|last| known[last].1).filter(|token| *token > lease.token);
+        let newer = before.checked_sub(1).map(|last| known[last].1).filter(|token| *token > lease.newest_token());
         let since = over.filter(|over| *over < renewed.sent);
         let how = match (since, newer) {
             (Some(over), _) => format!("had ended by {}", findings.at(over)),
@@ -127,7 +127,10 @@ fn check_not_revived(
 /// The highest known token of those that count, by the time at which it was known.
 fn highest_known(lock: &Lock<'_>, counts: impl Fn(&Lease<'_>) -> bool) -> Vec<(Nanos, u64)> {
     let counted = lock.leases.iter().filter(|lease| counts(lease));
-    let mut known: Vec<_> = counted.map(|lease| (lease.made_by(), lease.token)).collect();
+    let granted = counted.map(|lease| (lease.made_by(), lease.token));
+    // An upgraded lease is alone.
+    let upgraded = lock.leases.iter().flat_map(Lease::upgrades).map(|upgrade| (upgrade.by, upgrade.token));
+    let mut known: Vec<_> = granted.chain(upgraded).collect();
     known.sort_unstable();
     let mut highest = 0;
     for (_, token) in &mut known {
@@ -228,6 +231,19 @@ mod tests {
         };
         end(reader().shared()).satisfies(C8);
         end(reader()).violates(C8, "had the successor 1795000000000002");
+    }
+
+    #[test]
+    fn a_converted_lease_is_renewed_and_others_before_it_are_not() {
+        let reader = || held().shared().granted(2, "b", (10, 15), 2).shared();
+        let other =
+            |builder: HistoryBuilder| builder.renewed(1, 1, (600, 605), 2_480).lost(1, 1, 2_480, "deadline", None);
+        let upgraded = reader().upgraded(2, 2, (500, 505), 3).renewed(2, 3, (600, 605), 2_480);
+        other(upgraded.released(2, 3, (700, 705))).violates(C8, "1795000000000001 had the successor 1795000000000003");
+        other(reader().released(2, 2, (700, 705))).satisfies(C8);
+        let downgraded = held().downgraded(1, 1, (100, 105)).granted(2, "b", (200, 205), 2).shared();
+        other(downgraded.released(2, 2, (300, 305))).passes();
+        held().downgraded(1, 1, (100, 105)).upgraded(1, 1, (200, 205), 2).released(1, 2, (300, 305)).passes();
     }
 
     #[test]

@@ -18,8 +18,9 @@ pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
             _ => None,
         });
         let reported = lock.losses.iter().filter_map(|lost| Some((lost.successor?, lost.at)));
+        let upgraded = lock.conversions.iter().filter_map(|convert| Some((convert.new_token()?, convert.ret)));
         let mut seen = HashSet::new();
-        for (token, at) in granted.chain(reported) {
+        for (token, at) in granted.chain(reported).chain(upgraded) {
             if !(LEAST..TOO_HIGH).contains(&token) && seen.insert(token) {
                 let at = findings.at(at);
                 findings.violation(Check::C11, lock.name, format!("token {token}, seen at {at}"));

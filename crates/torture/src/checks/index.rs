@@ -3,7 +3,8 @@
 use super::lease::{Lease, leases};
 use crate::{
     history::{
-        Acquire, Bounds, Fault, Final, Leftovers, Lost, Nanos, Record, Release, Renewed, Revoked, Run, StoreStep,
+        Acquire, Bounds, Convert, Fault, Final, Leftovers, Lost, Nanos, Record, Release, Renewed, Revoked, Run,
+        StoreStep,
     },
     nodes::{Kept, Voting},
 };
@@ -45,6 +46,8 @@ pub(crate) struct Lock<'a> {
     /// The distinct grants, by token.
     pub(crate) leases: Vec<Lease<'a>>,
     pub(crate) releases: Vec<&'a Release>,
+    /// In order of sending.
+    pub(crate) conversions: Vec<&'a Convert>,
     pub(crate) renewals: Vec<&'a Renewed>,
     pub(crate) losses: Vec<&'a Lost>,
     pub(crate) revokes: Vec<&'a Revoked>,
@@ -67,6 +70,7 @@ impl<'a> History<'a> {
                 Record::Voting(voting) => votings.push(voting),
                 Record::Acquire(acquire) => locks.entry(&acquire.lock).or_default().acquires.push(acquire),
                 Record::Release(release) => locks.entry(&release.lock).or_default().releases.push(release),
+                Record::Convert(convert) => locks.entry(&convert.lock).or_default().conversions.push(convert),
                 Record::Renewed(renewed) => locks.entry(&renewed.lock).or_default().renewals.push(renewed),
                 Record::Lost(lost) => locks.entry(&lost.lock).or_default().losses.push(lost),
                 Record::Revoked(revoked) => locks.entry(&revoked.lock).or_default().revokes.push(revoked),
@@ -96,6 +100,7 @@ impl<'a> History<'a> {
 impl Lock<'_> {
     fn put_in_order(&mut self) {
         self.acquires.sort_by_key(|acquire| (acquire.invoke, acquire.attempt));
+        self.conversions.sort_by_key(|convert| (convert.invoke, convert.ret));
         self.steps.sort_by_key(|step| step.seq);
         for acquire in &self.acquires {
             self.requests.entry(&acquire.request).or_default().push(acquire);

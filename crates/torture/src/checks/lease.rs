@@ -1,11 +1,17 @@
 //! One grant and its records: what its holder believed, and what the server may have believed.
 
-use super::index::{Lock, first_sent};
-use crate::history::{Acquire, AcquireEnd, Grant, Lost, Nanos, Release, ReleaseEnd, Renewed, Revoked};
+use super::{
+    index::{Lock, first_sent},
+    tokens::Tokens,
+};
+use crate::history::{
+    Acquire, AcquireEnd, Convert, ConvertEnd, Grant, Lost, Nanos, Release, ReleaseEnd, Renewed, Revoked,
+};
 use std::collections::{BTreeMap, HashMap};
 
 /// One grant.
 pub(crate) struct Lease<'a> {
+    /// That of the grant. An upgrade gives it another one.
     pub(crate) token: u64,
     pub(crate) grant: &'a str,
     pub(crate) client: u32,
@@ -13,24 +19,47 @@ pub(crate) struct Lease<'a> {
     pub(crate) transmissions: Vec<&'a Acquire>,
     /// The transmissions that were answered with it, in order of return; at least one.
     pub(crate) answers: Vec<(&'a Acquire, &'a Grant)>,
+    /// In order of sending.
+    pub(crate) conversions: Vec<&'a Convert>,
     pub(crate) renewals: Vec<&'a Renewed>,
     pub(crate) releases: Vec<&'a Release>,
     pub(crate) losses: Vec<&'a Lost>,
     pub(crate) revokes: Vec<&'a Revoked>,
 }
 
+/// An upgrade that gave a lease a token.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Upgrade {
+    pub(crate) client: u32,
+    pub(crate) token: u64,
+    /// The earliest and the latest time at which it can have been made.
+    pub(crate) from: Nanos,
+    pub(crate) by: Nanos,
+}
+
+/// A part of the time in which the holder of a lease considered it valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Span {
+    pub(crate) from: Nanos,
+    pub(crate) until: Nanos,
+    /// Whether others may hold the lock beside it.
+    pub(crate) is_beside: bool,
+}
+
 /// The grants of a lock, by token.
 pub(crate) fn leases<'a>(lock: &Lock<'a>) -> Vec<Lease<'a>> {
     let mut found: BTreeMap<(u64, &'a str), Vec<(&'a Acquire, &'a Grant)>> = BTreeMap::new();
+    let tokens = Tokens::of(lock);
     for acquire in &lock.acquires {
         if let AcquireEnd::Acquired(grant) = &acquire.end {
-            found.entry((grant.token, &grant.grant)).or_default().push((acquire, grant));
+            found.entry((tokens.of_grant(grant), &grant.grant)).or_default().push((acquire, grant));
         }
     }
-    let renewals = by_token(&lock.renewals, |renewed| (renewed.token, renewed.at));
-    let releases = by_token(&lock.releases, |release| (release.token, release.invoke));
-    let losses = by_token(&lock.losses, |lost| (lost.token, lost.at));
-    let revokes = by_token(&lock.revokes, |revoked| (revoked.token, revoked.invoke));
+    let conversions = by_token(&lock.conversions, |convert| (tokens.first(convert.token), convert.invoke));
+    let renewals = by_token(&lock.renewals, |renewed| (tokens.first(renewed.token), renewed.at));
+    let releases = by_token(&lock.releases, |release| (tokens.first(release.token), release.invoke));
+    let losses = by_token(&lock.losses, |lost| (tokens.first(lost.token), lost.at));
+    let revokes = by_token(&lock.revokes, |revoked| (tokens.first(revoked.token), revoked.invoke));
     let lease = |((token, grant), mut answers): ((u64, &'a str), Vec<(&'a Acquire, &'a Grant)>)| {
         answers.sort_by_key(|(acquire, _)| acquire.ret);
         let request = answers[0].0.request.as_str();
@@ -40,6 +69,7 @@ pub(crate) fn leases<'a>(lock: &Lock<'a>) -> Vec<Lease<'a>> {
             client: answers[0].0.client,
             transmissions: lock.requests.get(request).cloned().unwrap_or_default(),
             answers,
+            conversions: conversions.get(&token).cloned().unwrap_or_default(),
             renewals: renewals.get(&token).cloned().unwrap_or_default(),
             releases: releases.get(&token).cloned().unwrap_or_default(),
             losses: losses.get(&token).cloned().unwrap_or_default(),
@@ -83,9 +113,36 @@ impl Lease<'_> {
         }
     }
 
-    /// Whether it may stand beside others. All transmissions of a request ask for the same.
+    /// Whether it was granted as one that may stand beside others. All transmissions of a request ask for the same.
     pub(crate) fn is_beside_others(&self) -> bool {
         self.answers[0].0.is_beside_others()
+    }
+
+    /// Whether it may have stood beside others at any time.
+    pub(crate) fn may_be_beside_others(&self) -> bool {
+        self.is_beside_others() || self.conversions.iter().any(|convert| convert.shared)
+    }
+
+    /// The upgrades that gave it another token, in order of sending.
+    pub(crate) fn upgrades(&self) -> impl Iterator<Item = Upgrade> {
+        self.conversions.iter().filter_map(|convert| {
+            let token = convert.new_token().filter(|token| *token != convert.token)?;
+            // A call before it, without an answer, may have made it.
+            let same = self.conversions.iter().filter(|one| one.may_change_token() && one.token == convert.token);
+            let from = same.map(|one| one.invoke).min()?;
+            Some(Upgrade { client: self.client, token, from, by: convert.ret })
+        })
+    }
+
+    /// The highest of its tokens that its holder learned.
+    pub(crate) fn newest_token(&self) -> u64 {
+        let answered = self.answers.iter().map(|(_, grant)| grant.token);
+        answered.chain(self.upgrades().map(|upgrade| upgrade.token)).max().unwrap_or(self.token)
+    }
+
+    /// Whether this answer is of it.
+    pub(crate) fn is_of(&self, grant: &Grant) -> bool {
+        self.grant == grant.grant && self.answers.iter().any(|(_, other)| other.token == grant.token)
     }
 
     /// Its permits of a semaphore.
@@ -144,6 +201,38 @@ impl Lease<'_> {
             }
         }
         intervals
+    }
+
+    /// The same, cut where its holder changes its mind about whether others may hold the lock beside it.
+    pub(crate) fn spans(&self) -> Vec<Span> {
+        let modes = self.modes();
+        let until = |index: usize| modes.get(index + 1).map_or(Nanos::MAX, |(at, _)| *at);
+        let mut spans = Vec::new();
+        for (from, end) in self.intervals() {
+            let parts = modes.iter().enumerate().map(|(index, (at, is_beside))| Span {
+                from: from.max(*at),
+                until: end.min(until(index)),
+                is_beside: *is_beside,
+            });
+            spans.extend(parts.filter(|span| span.from < span.until));
+        }
+        spans
+    }
+
+    /// From when on its holder may rely on being alone (false), or does not (true). A downgrade counts from when it was
+    /// sent, even if its outcome is unknown: readers may be there. An upgrade counts once it was answered.
+    fn modes(&self) -> Vec<(Nanos, bool)> {
+        let mut modes = vec![(0, self.is_beside_others())];
+        for convert in &self.conversions {
+            match convert.end {
+                ConvertEnd::Refused(_) => {}
+                _ if convert.shared => modes.push((convert.invoke, true)),
+                ConvertEnd::Converted(_) => modes.push((convert.ret, false)),
+                _ => {}
+            }
+        }
+        modes.sort_by_key(|(at, _)| *at);
+        modes
     }
 
     /// When it had certainly ended, as reported by the server.

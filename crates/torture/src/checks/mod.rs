@@ -2,8 +2,8 @@
 //!
 //! They sort and sweep; tokens give the order, so no search is needed. Where an outcome is unknown, a check assumes
 //! what favours the server: an Acquire without an answer may have been granted at any time after it was sent, a Release
-//! may have been applied at any time after it was sent, or never. So a reported violation did happen; an unreported one
-//! may have.
+//! may have been applied at any time after it was sent, or never, and a lease may have either mode after a Convert. So
+//! a reported violation did happen; an unreported one may have.
 
 #[cfg(test)]
 mod builder;
@@ -30,9 +30,10 @@ mod lease;
 mod props;
 #[cfg(test)]
 mod sim;
+mod tokens;
 
 use crate::{
-    history::{AcquireEnd, Record, ReleaseEnd},
+    history::{AcquireEnd, ConvertEnd, Record, ReleaseEnd},
     verdict::{Counts, Verdict, Writes},
 };
 use findings::Findings;
@@ -80,6 +81,10 @@ fn counts(history: &History<'_>, records: &[Record]) -> Counts {
             Record::Release(release) => {
                 counts.operations += 1;
                 counts.unknown += u64::from(matches!(release.end, ReleaseEnd::Unknown(_)));
+            }
+            Record::Convert(convert) => {
+                counts.operations += 1;
+                counts.unknown += u64::from(matches!(convert.end, ConvertEnd::Unknown(_)));
             }
             Record::Revoked(revoked) => {
                 counts.operations += 1;

@@ -1,11 +1,12 @@
 //! The calls of one worker, each recorded before it is sent and when it ends.
 
 use super::{
+    held_lease::HeldLease,
     outcome::{acquire_end, describe, duration, is_unknown, valid_until, wire},
     retry_policy::RetryPolicy,
     session::{Attachment, Sessions},
 };
-use crate::{clock, journal::Journal};
+use crate::{clock, config, journal::Journal};
 use fencepost_proto::v1::{
     self, AcquireRequest, LeaseEnd, ReleaseRequest, RenewRequest, lock_service_client::LockServiceClient,
     renew_response::Outcome,
@@ -40,6 +41,13 @@ pub(super) enum Mode {
     Shared,
     /// So many permits of a semaphore.
     Permits(u32),
+}
+
+impl Terms {
+    /// Whether its lease can be converted. Of the locks with exclusive leases alone, none is.
+    pub(super) fn is_convertible(&self) -> bool {
+        config::is_mixed(&self.lock)
+    }
 }
 
 impl Mode {
@@ -177,9 +185,10 @@ impl Caller {
     }
 
     /// One transmission. Returns whether its outcome is known.
-    pub(super) async fn release(&self, lease: &v1::Lease, server: usize) -> bool {
+    pub(super) async fn release(&self, held: &HeldLease, server: usize) -> bool {
         let invoke = clock::now();
-        let (lock, token) = (lease.lock_name.clone(), lease.fencing_token);
+        let lease = &held.lease;
+        let (lock, token) = (lease.lock_name.clone(), held.token());
         let end = ReleaseEnd::Unknown(OPEN.to_owned());
         let mut record = Release { client: self.client, lock, token, invoke, ret: invoke, end };
         let id = self.journal.open(Record::Release(record.clone()));
@@ -204,8 +213,9 @@ impl Caller {
     }
 
     /// One transmission. Returns the new end of the lease, or its loss; `None` if the outcome is unknown.
-    pub(super) async fn renew(&self, lease: &v1::Lease, server: usize) -> Option<Result<Nanos, Lost>> {
+    pub(super) async fn renew(&self, held: &HeldLease, server: usize) -> Option<Result<Nanos, Lost>> {
         let sent = clock::now();
+        let lease = &held.lease;
         let request = RenewRequest { lock_name: lease.lock_name.clone(), lease_id: lease.lease_id.clone(), ttl: None };
         let answer = match &self.transport {
             Transport::Sessions(sessions) => timed(sessions.renew(request, server)).await,
@@ -217,10 +227,10 @@ impl Caller {
         };
         let answer = answer.ok()?;
         let at = clock::now();
-        let (client, lock, token) = (self.client, lease.lock_name.clone(), lease.fencing_token);
+        let (client, lock, token) = (self.client, lease.lock_name.clone(), held.token());
         if answer.outcome() == Outcome::Renewed {
             let valid_until = valid_until(sent, at, duration(answer.held_for), duration(answer.ttl));
-            let token = answer.fencing_token;
+            let token = if held.is_in_doubt() { token } else { answer.fencing_token };
             self.journal.record(Record::Renewed(Renewed { client, lock, token, sent, at, valid_until }));
             return Some(Ok(valid_until));
         }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::clock;
 use fencepost_proto::v1;
-use fencepost_torture::history::{Lost, Nanos, Record, Renewed};
+use fencepost_torture::history::{ConvertEnd, Lost, Nanos, Record, Renewed};
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
@@ -21,8 +21,14 @@ use std::{
 pub(super) struct HeldLease {
     pub(super) lease: v1::Lease,
     pub(super) ttl: Duration,
+    /// Whether it can be converted: it is of a lock that readers and writers share.
+    pub(super) is_convertible: bool,
+    /// Its token, which a conversion changes.
+    token: Arc<AtomicU64>,
     /// Its holder does nothing in the stores.
-    pub(super) reads_only: bool,
+    reads_only: Arc<AtomicBool>,
+    /// A conversion has had an unknown outcome, so that the token may be another one.
+    is_in_doubt: Arc<AtomicBool>,
     valid_until: Arc<AtomicU64>,
     lost: Arc<AtomicBool>,
     /// Its attachment to the session that it was acquired on, until a keeper takes it.
@@ -31,9 +37,48 @@ pub(super) struct HeldLease {
 
 impl HeldLease {
     pub(super) fn new(lease: v1::Lease, terms: &Terms, valid_until: Nanos) -> Self {
-        let (ttl, reads_only) = (terms.ttl, terms.mode != Mode::Exclusive);
-        let valid_until = Arc::new(AtomicU64::new(valid_until));
-        Self { lease, ttl, reads_only, valid_until, lost: Arc::default(), attachment: Arc::default() }
+        Self {
+            ttl: terms.ttl,
+            is_convertible: terms.is_convertible(),
+            token: Arc::new(AtomicU64::new(lease.fencing_token)),
+            reads_only: Arc::new(AtomicBool::new(terms.mode != Mode::Exclusive)),
+            is_in_doubt: Arc::default(),
+            valid_until: Arc::new(AtomicU64::new(valid_until)),
+            lost: Arc::default(),
+            attachment: Arc::default(),
+            lease,
+        }
+    }
+
+    pub(super) fn token(&self) -> u64 {
+        self.token.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn reads_only(&self) -> bool {
+        self.reads_only.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt.load(Ordering::Relaxed)
+    }
+
+    /// Stops its holder from writing, before a request that lets readers in is sent.
+    pub(super) fn read_only(&self) {
+        self.reads_only.store(true, Ordering::Relaxed);
+    }
+
+    /// Applies the outcome of a conversion.
+    pub(super) fn converted(&self, to_shared: bool, end: &ConvertEnd) {
+        match end {
+            ConvertEnd::Converted(token) => {
+                self.token.store(*token, Ordering::Relaxed);
+                self.reads_only.store(to_shared, Ordering::Relaxed);
+                // A late copy of a conversion names an older token.
+                self.is_in_doubt.fetch_and(to_shared, Ordering::Relaxed);
+            }
+            ConvertEnd::Unknown(_) => self.is_in_doubt.store(true, Ordering::Relaxed),
+            ConvertEnd::Contended | ConvertEnd::Gone(_) | ConvertEnd::Refused(_) => {}
+        }
     }
 
     pub(super) fn with_attachment(self, attachment: Option<Attachment>) -> Self {
@@ -60,14 +105,14 @@ impl HeldLease {
         if self.is_valid() {
             let valid_until = valid_until(sent, at, Duration::ZERO, ttl);
             self.extend(valid_until);
-            let (client, lock, token) = (caller.client, self.lease.lock_name.clone(), self.lease.fencing_token);
+            let (client, lock, token) = (caller.client, self.lease.lock_name.clone(), self.token());
             caller.journal.record(Record::Renewed(Renewed { client, lock, token, sent, at, valid_until }));
         }
     }
 
     /// Records a loss reported on a stream.
     pub(super) fn lost(&self, caller: &Caller, lost: &v1::Lost, at: Nanos) {
-        let (lock, token) = (self.lease.lock_name.clone(), self.lease.fencing_token);
+        let (lock, token) = (self.lease.lock_name.clone(), self.token());
         let successor = (lost.successor_token != 0).then_some(lost.successor_token);
         self.lose(caller, Lost { client: caller.client, lock, token, at, cause: cause(lost.end()), successor });
     }
@@ -90,7 +135,7 @@ impl HeldLease {
 
     /// Records that the validity has ended by the worker's clock.
     pub(super) fn expire(&self, caller: &Caller) {
-        let (lock, token) = (self.lease.lock_name.clone(), self.lease.fencing_token);
+        let (lock, token) = (self.lease.lock_name.clone(), self.token());
         let cause = "deadline".to_owned();
         self.lose(caller, Lost { client: caller.client, lock, token, at: clock::now(), cause, successor: None });
     }

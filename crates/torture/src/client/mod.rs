@@ -4,6 +4,7 @@
 //! [`ClientKind`].
 
 mod caller;
+mod conversion;
 mod held_lease;
 mod library;
 mod outcome;
@@ -107,6 +108,9 @@ impl ClientOptions {
     }
 }
 
+/// The first stream of random numbers for the conversions of workers.
+const CONVERSIONS: u64 = 0x100_0000;
+
 /// Set when the process must stop.
 pub(crate) type EndSignal = watch::Receiver<bool>;
 
@@ -126,10 +130,10 @@ pub(crate) async fn run(options: ClientOptions) -> Result<()> {
     let mut workers = tokio::task::JoinSet::new();
     for number in 0..options.kind.workers() {
         let id = options.worker(number);
-        let rng = Rng::new(options.seed, 0x1_0000 + u64::from(id));
+        let rngs = [0x1_0000, CONVERSIONS].map(|stream| Rng::new(options.seed, stream + u64::from(id)));
         let caller = Caller::new(id, channels.clone(), transport.clone(), Arc::clone(&journal));
         let stores = work::StoresClient::connect(&options.stores).await?;
-        let worker = worker::Worker::new(caller, rng, stores, ending.clone(), options.kind);
+        let worker = worker::Worker::new(caller, rngs.into(), stores, ending.clone(), options.kind);
         let (library, transport, kind) = (library.clone(), transport.clone(), options.kind);
         workers.spawn(async move {
             match (library, transport) {

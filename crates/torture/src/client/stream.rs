@@ -42,7 +42,7 @@ impl Drop for KeepAliveTask {
 }
 
 async fn hold(worker: &mut Worker, held: &HeldLease) -> Result<()> {
-    let grant_ref = GrantRef::of(held);
+    let mut grant_ref = GrantRef::of(held);
     let keeper = Keeper { caller: worker.caller.clone(), held: held.clone() };
     let first = worker.rng.index(worker.caller.servers());
     let keep_alive = KeepAliveTask(tokio::spawn(keeper.keep(first)));
@@ -50,6 +50,7 @@ async fn hold(worker: &mut Worker, held: &HeldLease) -> Result<()> {
     let bound = clock::now() + clock::nanos(for_millis);
     let writes_late = worker.rng.chance(4);
     while clock::now() < bound && worker.step(&grant_ref, || held.is_valid()).await? {
+        grant_ref = worker.convert_sometimes(held).await.unwrap_or(grant_ref);
         let pause = worker.rng.millis(10, 120);
         if held.ended_within(&worker.caller, pause).await {
             break;

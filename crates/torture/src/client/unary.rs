@@ -20,7 +20,7 @@ pub(super) async fn run(mut worker: Worker) -> Result<()> {
 }
 
 async fn hold(worker: &mut Worker, held: &HeldLease) -> Result<()> {
-    let grant_ref = GrantRef::of(held);
+    let mut grant_ref = GrantRef::of(held);
     match worker.rng.below(100) {
         // Abandon the lease: the lock becomes free when it ends, and the holder knows when.
         0..1 => {
@@ -40,9 +40,10 @@ async fn hold(worker: &mut Worker, held: &HeldLease) -> Result<()> {
         if !worker.step(&grant_ref, || held.is_valid()).await? {
             break;
         }
+        grant_ref = worker.convert_sometimes(held).await.unwrap_or(grant_ref);
         if worker.rng.chance(35) {
             let server = worker.rng.index(worker.caller.servers());
-            match worker.caller.renew(&held.lease, server).await {
+            match worker.caller.renew(held, server).await {
                 Some(Ok(valid_until)) => held.extend(valid_until),
                 Some(Err(lost)) => held.lose(&worker.caller, lost),
                 None => {}

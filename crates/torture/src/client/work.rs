@@ -51,9 +51,9 @@ impl GrantRef {
         let lease = &held.lease;
         Self {
             lock: lease.lock_name.clone(),
-            token: lease.fencing_token,
+            token: held.token(),
             grant: lease.grant_id.clone(),
-            reads_only: held.reads_only,
+            reads_only: held.reads_only(),
         }
     }
 }

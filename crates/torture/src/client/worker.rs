@@ -23,6 +23,8 @@ const TTL_UNCOUNTED: Duration = Duration::from_secs(5);
 pub(super) struct Worker {
     pub(super) caller: Caller,
     pub(super) rng: Rng,
+    /// For conversions: of a stream of its own, so that other choices of a seed do not depend on them.
+    pub(super) conversions: Rng,
     pub(super) stores: StoresClient,
     ending: EndSignal,
     kind: ClientKind,
@@ -38,8 +40,14 @@ enum SendStyle {
 }
 
 impl Worker {
-    pub(super) fn new(caller: Caller, rng: Rng, stores: StoresClient, ending: EndSignal, kind: ClientKind) -> Self {
-        Self { caller, rng, stores, ending, kind, min_tokens: HashMap::new() }
+    pub(super) fn new(
+        caller: Caller,
+        (rng, conversions): (Rng, Rng),
+        stores: StoresClient,
+        ending: EndSignal,
+        kind: ClientKind,
+    ) -> Self {
+        Self { caller, rng, conversions, stores, ending, kind, min_tokens: HashMap::new() }
     }
 
     pub(super) fn is_ending(&self) -> bool {
@@ -193,14 +201,12 @@ impl Worker {
         for server in first..first + 4 {
             if self.rng.chance(5) {
                 self.caller.journal.record(journal::instant_fault("request-duplicated", held.lease.lock_name.clone()));
-                let (one, other) = tokio::join!(
-                    self.caller.release(&held.lease, server),
-                    self.caller.release(&held.lease, server + 1)
-                );
+                let (one, other) =
+                    tokio::join!(self.caller.release(held, server), self.caller.release(held, server + 1));
                 if one || other {
                     return;
                 }
-            } else if self.caller.release(&held.lease, server).await {
+            } else if self.caller.release(held, server).await {
                 return;
             }
             let pause = self.rng.millis(5, 120);

@@ -67,7 +67,7 @@ pub(super) async fn run(mut worker: Worker, sessions: Arc<Sessions>) -> Result<(
 }
 
 async fn hold(worker: &mut Worker, held: &HeldLease, sessions: &Arc<Sessions>) -> Result<()> {
-    let grant_ref = GrantRef::of(held);
+    let mut grant_ref = GrantRef::of(held);
     let keep_alive = Keeper::of(worker.caller.clone(), Arc::clone(sessions), held.clone()).start();
     let long = if worker.rng.chance(20) { worker.rng.millis(1_000, 4_000) } else { worker.rng.millis(0, 500) };
     let bound = clock::now() + clock::nanos(long);
@@ -76,6 +76,7 @@ async fn hold(worker: &mut Worker, held: &HeldLease, sessions: &Arc<Sessions>) -
         if worker.rng.chance(15) {
             renew(worker, held).await;
         }
+        grant_ref = worker.convert_sometimes(held).await.unwrap_or(grant_ref);
         let pause = worker.rng.millis(5, 100);
         if held.ended_within(&worker.caller, pause).await {
             break;
@@ -101,7 +102,7 @@ async fn hold(worker: &mut Worker, held: &HeldLease, sessions: &Arc<Sessions>) -
 /// In addition to the beats.
 async fn renew(worker: &mut Worker, held: &HeldLease) {
     let server = worker.rng.index(worker.caller.servers());
-    match worker.caller.renew(&held.lease, server).await {
+    match worker.caller.renew(held, server).await {
         Some(Ok(valid_until)) => held.extend(valid_until),
         Some(Err(lost)) => held.lose(&worker.caller, lost),
         None => {}

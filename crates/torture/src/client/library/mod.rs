@@ -1,6 +1,8 @@
 //! A worker that uses the Rust client library, which decides what it sends to which server. A history contains each of
 //! its requests as one transmission, to [`ANY`] server, and the library's validity.
 
+mod conversion;
+
 use super::{
     ClientOptions,
     caller::{Mode, Terms},
@@ -8,7 +10,7 @@ use super::{
     work::GrantRef,
     worker::Worker,
 };
-use crate::{clock, journal};
+use crate::{clock, config, journal};
 use anyhow::Result;
 use fencepost_client::{AcquireError, Client, Held, Lock, LossCause, ReleaseError, Status, raw};
 use fencepost_torture::history::{
@@ -112,19 +114,22 @@ fn acquire_error(error: &AcquireError, ret: Nanos) -> AcquireEnd {
     }
 }
 
-async fn hold(worker: &mut Worker, lock: Lock, mode: Mode) -> Result<()> {
+async fn hold(worker: &mut Worker, mut lock: Lock, mode: Mode) -> Result<()> {
     let (name, grant) = (lock.name().to_owned(), lock.grant_id().to_owned());
     let reads_only = mode != Mode::Exclusive;
-    let grant_ref = GrantRef { lock: name, token: lock.token(), grant, reads_only };
+    let mut grant_ref = GrantRef { lock: name, token: lock.token(), grant, reads_only };
     let held = lock.held();
     let long = if worker.rng.chance(30) { worker.rng.millis(1_000, 4_000) } else { worker.rng.millis(20, 500) };
     let bound = clock::now() + clock::nanos(long);
     let mut known = valid_until(&lock);
     while clock::now() < bound && !worker.is_ending() && worker.step(&grant_ref, || held.is_valid()).await? {
+        if held.is_valid() && config::is_mixed(lock.name()) {
+            conversion::convert_sometimes(worker, &mut lock, &mut grant_ref).await;
+        }
         let pause = clock::now() + clock::nanos(worker.rng.millis(10, 100));
         while clock::now() < pause && held.is_valid() {
             tokio::time::sleep(POLL_INTERVAL).await;
-            record_renewal(worker, &lock, &mut known);
+            record_renewal(worker, &lock, &grant_ref, &mut known);
         }
     }
     if let Status::Lost(lost) = held.status() {
@@ -154,13 +159,13 @@ async fn hold(worker: &mut Worker, lock: Lock, mode: Mode) -> Result<()> {
 }
 
 /// The library renews by itself, which shows in a longer validity.
-fn record_renewal(worker: &Worker, lock: &Lock, known: &mut Nanos) {
+fn record_renewal(worker: &Worker, lock: &Lock, grant_ref: &GrantRef, known: &mut Nanos) {
     let valid_until = valid_until(lock);
     // Readings differ by the time between two reads of the clock.
     if lock.is_valid() && valid_until > *known + 1_000_000 {
         *known = valid_until;
         let spent = clock::nanos(lock.ttl()).saturating_sub(clock::nanos(safety_margin(lock.ttl())));
-        let (client, name, token) = (worker.caller.client, lock.name().to_owned(), lock.token());
+        let (client, name, token) = (worker.caller.client, lock.name().to_owned(), grant_ref.token);
         let (sent, at) = (valid_until.saturating_sub(spent), clock::now());
         worker.caller.journal.record(Record::Renewed(Renewed { client, lock: name, token, sent, at, valid_until }));
     }
