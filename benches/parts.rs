@@ -12,6 +12,7 @@ use fencepost::testing::{
         ids::{Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
         lease::Terms,
         limits::Limits,
+        mode::ModeName,
         name::{Holder, LockName, Metadata},
         outcome::{AcquireOutcome, Grant},
         replicas::Replicas,
@@ -44,7 +45,7 @@ fn wish(number: u128, wait: bool) -> Acquire {
         metadata: Metadata::default(),
         min_token: 0,
         max_hold: None,
-        delays: None,
+        extra: None,
         mode: Default::default(),
     };
     Acquire { call: call(number), terms, wait, candidate: candidate(number) }
@@ -178,7 +179,8 @@ fn frames() -> [(&'static str, Frame); 3] {
     };
     let Candidate { lease_id, grant_id, .. } = candidate(1);
     let token = FencingToken::new(NOW).unwrap();
-    let grant = Grant { lease_id, grant_id, token, left: TTL, previous_end: None, slot: None };
+    let grant =
+        Grant { lease_id, grant_id, token, left: TTL, previous_end: None, slot: None, mode: ModeName::Exclusive };
     let outcome = Outcome::Acquire(AcquireOutcome::Granted(grant));
     [
         ("an acquire", forward(Command::Acquire(wish(1, true)))),

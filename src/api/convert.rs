@@ -1,15 +1,19 @@
 //! Checks requests and converts them into the service's types.
 
-use super::fields::Fields;
+use super::{
+    fields::Fields,
+    fingerprint::{Asks, fingerprint},
+};
 use crate::{
     domain::{
         ids::{Call, CallId, LeaseId, RequestId},
-        lease::{Delays, MaxHold, Terms},
+        lease::{Delays, Extra, MaxHold, Terms},
         limits::{
             LOCK_DELAY_MAX, LOCK_NAME_BYTES_MAX, Limits, MIN_HOLD_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PERMITS_MAX,
+            WAITERS_PAGE_MAX,
         },
         mode::{ConvertTo, Mode, PermitLimit, Permits},
-        name::{Holder, LockName, Metadata, Reason},
+        name::{Holder, Identity, LockName, Metadata, Owner, Reason},
         token::FencingToken,
     },
     locks::{
@@ -19,16 +23,15 @@ use crate::{
     },
 };
 use fencepost_proto::v1;
-use smallvec::SmallVec;
 use std::time::Duration;
 use tokio::time::Instant;
 use tonic::Status;
 use uuid::Uuid;
-use xxhash_rust::xxh3::xxh3_64;
 
-/// Checks an Acquire.
+/// Checks an Acquire of a caller whose identity was verified, or not.
 pub(super) fn acquire(
     request: v1::AcquireRequest,
+    identity: Option<Identity>,
     limits: &Limits,
     arrived: Instant,
     deadline: Option<Instant>,
@@ -59,11 +62,14 @@ pub(super) fn acquire(
     let max_hold = fields.max_hold(request.max_hold.as_ref(), ttl.unwrap_or(limits.ttl_min));
     let name = fields.take("lock_name", LockName::new(request.lock_name));
     let holder = fields.take("holder", Holder::new(request.holder));
+    let owner = fields.take("owner", Owner::new(request.owner)).unwrap_or_default();
     let metadata = fields.take("metadata", Metadata::new(request.metadata));
     match (name, holder, metadata, ttl, wait, request_id) {
         (Some(name), Some(holder), Some(metadata), Some(ttl), Some(wait), Some(request_id)) => {
             fields.done()?;
-            let asks = Asks { ttl, max_hold, delays: delays.as_deref(), mode: &mode };
+            let (waiters_max, tell_when_wanted) = (request.max_waiters, request.tell_when_wanted);
+            let extra = Extra { delays, owner, identity, waiters_max, tell_when_wanted, description: 0 };
+            let asks = Asks { ttl, max_hold, extra: &extra, mode: &mode };
             let fingerprint = fingerprint(&asks, &holder, &metadata, request.min_token);
             let terms = Terms {
                 fingerprint,
@@ -72,7 +78,7 @@ pub(super) fn acquire(
                 metadata,
                 min_token: request.min_token,
                 max_hold: max_hold.and_then(MaxHold::new),
-                delays,
+                extra: extra.boxed(),
                 mode,
             };
             // Random, and never 0: the version of the UUID is in this half.
@@ -114,51 +120,6 @@ fn mode(request: &v1::AcquireRequest, fields: &mut Fields) -> Mode {
     mode
 }
 
-/// What a request asks for, without its texts.
-struct Asks<'a> {
-    ttl: Duration,
-    max_hold: Option<Duration>,
-    delays: Option<&'a Delays>,
-    mode: &'a Mode,
-}
-
-/// A hash of the parameters that a request id is bound to. It is stored, so it must be the same in every server and
-/// every version. A request without `max_hold`, delays or a mode has the hash that servers gave that did not know them.
-fn fingerprint(asks: &Asks<'_>, holder: &Holder, metadata: &Metadata, min_token: u64) -> u64 {
-    let Asks { ttl, max_hold, delays, mode } = asks;
-    // Most requests fit in place. The state of a streaming hash would be four times as large.
-    let mut text = SmallVec::<[u8; 128]>::new();
-    let mut part = |bytes: &[u8]| {
-        // The length first, so that no two lists of parts read the same.
-        text.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
-        text.extend_from_slice(bytes);
-    };
-    // In front, and not of the length of a TTL: so no list without them reads the same.
-    match mode {
-        Mode::Exclusive => {}
-        Mode::Shared => part(b"shared"),
-        Mode::Semaphore(permits) => {
-            let Permits { count, limit: PermitLimit { permits, version }, slot: _ } = **permits;
-            let numbers = [&count.to_le_bytes()[..], &permits.to_le_bytes(), &version.to_le_bytes()].concat();
-            part(&[&b"semaphore"[..], &numbers].concat());
-        }
-    }
-    if let Some(Delays { min_hold, lock_delay }) = delays {
-        part(&[b"delays", &min_hold.as_nanos().to_le_bytes()[..], &lock_delay.as_nanos().to_le_bytes()[..]].concat());
-    }
-    if let Some(max_hold) = max_hold {
-        part(&[b"max_hold", &max_hold.as_nanos().to_le_bytes()[..]].concat());
-    }
-    part(&ttl.as_nanos().to_le_bytes());
-    part(&min_token.to_le_bytes());
-    part(holder.as_str().as_bytes());
-    for (key, value) in metadata.pairs() {
-        part(key.as_bytes());
-        part(value.as_bytes());
-    }
-    xxh3_64(&text)
-}
-
 /// Checks a Convert.
 pub(super) fn conversion(
     request: v1::ConvertRequest,
@@ -181,6 +142,46 @@ pub(super) fn conversion(
             Ok((name, (LeaseId(lease_id), token), to))
         }
         _ => Err(fields.into_status()),
+    }
+}
+
+/// What a lease is to be described with: its metadata, its label if that changes, and the number of the description.
+pub(super) type Description = (Metadata, Option<Holder>, u64);
+
+/// Checks a Describe.
+pub(super) fn description(request: v1::DescribeRequest) -> Result<(LockName, LeaseId, Description), Status> {
+    let mut fields = Fields::default();
+    let lease_id = fields.uuid("lease_id", &request.lease_id);
+    let name = fields.take("lock_name", LockName::new(request.lock_name));
+    let metadata = fields.take("metadata", Metadata::new(request.metadata));
+    let holder = request.holder.map(|holder| fields.take("holder", Holder::new(holder)));
+    match (name, lease_id, metadata) {
+        (Some(name), Some(lease_id), Some(metadata)) => {
+            fields.done()?;
+            Ok((name, LeaseId(lease_id), (metadata, holder.flatten(), request.number)))
+        }
+        _ => Err(fields.into_status()),
+    }
+}
+
+/// Checks a ListWaiters. Returns the position after which the page begins, and its size.
+pub(super) fn list_waiters(request: v1::ListWaitersRequest) -> Result<(LockName, Option<u64>, u32), Status> {
+    let mut fields = Fields::default();
+    let size = request.page_size;
+    if size > WAITERS_PAGE_MAX {
+        fields.refuse("page_size", format!("must be 1 to {WAITERS_PAGE_MAX}, or 0 for the default; it is {size}"));
+    }
+    let token = Some(request.page_token).filter(|token| !token.is_empty());
+    let after = token.map(|token| token.parse().ok());
+    if after == Some(None) {
+        fields.refuse("page_token", "was not issued by this listing");
+    }
+    match fields.take("lock_name", LockName::new(request.lock_name)) {
+        Some(name) => {
+            fields.done()?;
+            Ok((name, after.flatten(), if size == 0 { WAITERS_PAGE_MAX } else { size }))
+        }
+        None => Err(fields.into_status()),
     }
 }
 
@@ -255,9 +256,13 @@ pub(super) fn page_size(size: u32) -> Result<usize, Status> {
 }
 
 /// Checks an acquire on a session, which has no deadline of its own.
-pub(super) fn session_acquire(request: v1::SessionAcquire, limits: &Limits) -> Result<Operation<Status>, Status> {
+pub(super) fn session_acquire(
+    request: v1::SessionAcquire,
+    identity: Option<Identity>,
+    limits: &Limits,
+) -> Result<Operation<Status>, Status> {
     let v1::SessionAcquire { request, handle, release_on_disconnect } = request;
-    let (name, call) = acquire(request.unwrap_or_default(), limits, Instant::now(), None)?;
+    let (name, call) = acquire(request.unwrap_or_default(), identity, limits, Instant::now(), None)?;
     Ok(Operation::Acquire { name, call, handle, release_on_disconnect })
 }
 
@@ -307,55 +312,4 @@ pub(super) fn attach(attach: v1::AttachLeases) -> Result<FromClient, Status> {
     }
     fields.done()?;
     Ok(FromClient::Attach(leases))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashSet;
-    use xxhash_rust::xxh3::Xxh3;
-
-    /// Of a request with a `max_hold` of a minute.
-    const BOUNDED: u64 = 9_374_983_619_356_583_991;
-
-    /// Of a request for a shared lock.
-    const SHARED: u64 = 10_307_304_159_129_647_806;
-
-    /// Of a request with a `min_hold` of a minute.
-    const DELAYED: u64 = 10_734_010_614_936_166_263;
-
-    /// The fingerprint is stored, and servers of other versions compare it: it must never change, whatever the length.
-    #[test]
-    fn a_fingerprint_is_the_hash_of_its_parts_in_order() {
-        for bytes in [0, 1, 40, 41, 128, 200, 241, 4_000] {
-            let pairs = [("key".to_owned(), "v".repeat(bytes))];
-            let (holder, metadata) = (Holder::new("h".into()).unwrap(), Metadata::new(pairs).unwrap());
-            let mut parts = Xxh3::new();
-            let (ttl, value) = (30_000_000_000_u128.to_le_bytes(), "v".repeat(bytes));
-            for part in [&ttl[..], &7_u64.to_le_bytes(), b"h", b"key", value.as_bytes()] {
-                parts.update(&(part.len() as u64).to_le_bytes());
-                parts.update(part);
-            }
-            let ttl = Duration::from_secs(30);
-            let plain = Asks { ttl, max_hold: None, delays: None, mode: &Mode::Exclusive };
-            assert_eq!(fingerprint(&plain, &holder, &metadata, 7), parts.digest(), "{bytes}");
-        }
-        let (holder, metadata) = (Holder::new("host-17".into()).unwrap(), Metadata::default());
-        let secs = Duration::from_secs;
-        let of_asks = |asks: &Asks<'_>| fingerprint(asks, &holder, &metadata, 0);
-        let plain = || Asks { ttl: secs(30), max_hold: None, delays: None, mode: &Mode::Exclusive };
-        let of = |max_hold, delays: Option<&Delays>| of_asks(&Asks { max_hold, delays, ..plain() });
-        assert_eq!(of(None, None), 18_177_338_775_173_038_911);
-        let bounded = [30, 60].map(|seconds| of(Some(secs(seconds)), None));
-        assert!(bounded[0] != bounded[1] && !bounded.contains(&of(None, None)), "a request id is bound to max_hold");
-        assert_eq!(bounded[1], BOUNDED);
-        let delays = [(60, 0), (0, 60), (30, 0)]
-            .map(|(min_hold, lock_delay)| of(None, Delays::new(secs(min_hold), secs(lock_delay)).as_deref()));
-        let all: HashSet<_> = delays.iter().chain(&bounded).copied().chain([of(None, None)]).collect();
-        assert_eq!(all.len(), 6, "a request id is bound to min_hold and lock_delay");
-        let shared = of_asks(&Asks { mode: &Mode::Shared, ..plain() });
-        assert!(!all.contains(&shared), "a request id is bound to the mode");
-        assert_eq!(shared, SHARED);
-        assert_eq!(delays[0], DELAYED);
-    }
 }

@@ -3,7 +3,10 @@
 
 use crate::{
     api::{Faults, guard::Visitor, peer::Peer},
-    domain::{limits::PERMISSION_CHECK_PERIOD, name::LockName},
+    domain::{
+        limits::PERMISSION_CHECK_PERIOD,
+        name::{Identity, LockName},
+    },
     locks::{Dispatch, LocksError, Permission, Target},
     telemetry::{
         metrics::{CallMetrics, Label, OperationKind},
@@ -33,6 +36,12 @@ pub(super) struct Caller {
 }
 
 impl Caller {
+    /// Who it is, where that was verified.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        let name = self.visitor.as_ref()?.identity()?;
+        Some(Identity::new(name.into()))
+    }
+
     /// Resolves when the caller may not go on with an operation.
     pub(super) async fn stopped(&self, operation: OperationKind, target: Target<'_>) -> LocksError {
         let Some(visitor) = &self.visitor else { return pending().await };

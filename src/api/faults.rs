@@ -36,7 +36,11 @@ impl Faults {
         let reply = work.await;
         let may_be_lost = matches!(
             operation,
-            OperationKind::Acquire | OperationKind::Release | OperationKind::Renew | OperationKind::Convert
+            OperationKind::Acquire
+                | OperationKind::Release
+                | OperationKind::Renew
+                | OperationKind::Convert
+                | OperationKind::Describe
         );
         let is_lost = || self.replies.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
         if may_be_lost && reply.is_ok() && is_lost() {

@@ -38,10 +38,16 @@ impl Need {
     fn of(operation: OperationKind) -> Self {
         match operation {
             OperationKind::KeepAlive | OperationKind::Session => Self::Identity,
-            OperationKind::Acquire | OperationKind::Release | OperationKind::Renew | OperationKind::Convert => {
-                Self::Verb(Verb::Acquire)
-            }
-            OperationKind::Get | OperationKind::List | OperationKind::Watch => Self::Verb(Verb::Read),
+            OperationKind::Acquire
+            | OperationKind::Release
+            | OperationKind::Renew
+            | OperationKind::Convert
+            | OperationKind::Describe => Self::Verb(Verb::Acquire),
+            OperationKind::Get
+            | OperationKind::List
+            | OperationKind::Watch
+            | OperationKind::Observe
+            | OperationKind::ListWaiters => Self::Verb(Verb::Read),
             OperationKind::CheckToken => Self::Verb(Verb::Check),
             OperationKind::ForceRelease => Self::Verb(Verb::Force),
             OperationKind::Drain => Self::Verb(Verb::Operate),
@@ -245,8 +251,8 @@ mod tests {
             all.filter(|operation| Need::of(*operation) == verb).map(Label::text).collect::<Vec<_>>()
         };
         assert_eq!(needs(Need::Identity), ["keep_alive", "session"]);
-        assert_eq!(needs(Need::Verb(Verb::Acquire)), ["acquire", "release", "renew", "convert"]);
-        assert_eq!(needs(Need::Verb(Verb::Read)), ["get", "list", "watch"]);
+        assert_eq!(needs(Need::Verb(Verb::Acquire)), ["acquire", "release", "renew", "convert", "describe"]);
+        assert_eq!(needs(Need::Verb(Verb::Read)), ["get", "list", "watch", "observe", "list_waiters"]);
         assert_eq!(needs(Need::Verb(Verb::Check)), ["check_token"]);
         assert_eq!(needs(Need::Verb(Verb::Force)), ["force_release"]);
         assert_eq!(needs(Need::Verb(Verb::Operate)), ["drain"]);

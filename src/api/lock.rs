@@ -1,6 +1,6 @@
 //! LockService: check, dispatch, convert.
 
-use super::{Api, convert, deadline::deadline, reply, session::SessionStream};
+use super::{Api, convert, deadline::deadline, reply, session::SessionStream, shown};
 use crate::{
     locks::{Dispatch as _, LocksError, Target, keepalive},
     store::Store,
@@ -17,7 +17,8 @@ impl<S: Store> LockService for Api<S> {
     async fn acquire(&self, request: Request<v1::AcquireRequest>) -> Result<Response<v1::AcquireResponse>, Status> {
         let (caller, arrived) = (self.caller(&request), Instant::now());
         let deadline = deadline(request.metadata().as_ref(), arrived);
-        let (name, call) = convert::acquire(request.into_inner(), self.locks.limits(), arrived, deadline)?;
+        let identity = caller.identity();
+        let (name, call) = convert::acquire(request.into_inner(), identity, self.locks.limits(), arrived, deadline)?;
         let wait = call.wait;
         let acquired = caller.while_permitted(wait, &name, self.locks.acquire(&name, call));
         let answer = caller.dispatch(OperationKind::Acquire, Target::Lock(&name), acquired).await?;
@@ -51,6 +52,14 @@ impl<S: Store> LockService for Api<S> {
         Ok(Response::new(reply::convert(answer, held_for)))
     }
 
+    async fn describe(&self, request: Request<v1::DescribeRequest>) -> Result<Response<v1::DescribeResponse>, Status> {
+        let caller = self.caller(&request);
+        let (name, lease_id, description) = convert::description(request.into_inner())?;
+        let described = self.locks.describe(&name, lease_id, description);
+        let outcome = caller.dispatch(OperationKind::Describe, Target::Lock(&name), described).await?;
+        Ok(Response::new(reply::describe(outcome)))
+    }
+
     type KeepAliveStream = Pin<Box<dyn Stream<Item = Result<v1::KeepAliveResponse, Status>> + Send>>;
 
     async fn keep_alive(
@@ -80,7 +89,7 @@ impl<S: Store> LockService for Api<S> {
         let caller = self.caller(&request);
         let name = convert::name(request.into_inner().lock_name)?;
         let view = caller.dispatch(OperationKind::Get, Target::Lock(&name), self.locks.view(&name, None)).await?;
-        Ok(Response::new(v1::GetResponse { lock: Some(reply::lock(name, view)) }))
+        Ok(Response::new(v1::GetResponse { lock: Some(shown::lock(name, view)) }))
     }
 
     async fn list(&self, request: Request<v1::ListRequest>) -> Result<Response<v1::ListResponse>, Status> {
@@ -93,7 +102,7 @@ impl<S: Store> LockService for Api<S> {
         let listed = self.locks.list(&request.prefix, from, limit);
         let page = caller.dispatch(OperationKind::List, Target::Prefix(&request.prefix), listed).await?;
         Ok(Response::new(v1::ListResponse {
-            locks: page.locks.into_iter().map(|(name, view)| reply::lock(name, view)).collect(),
+            locks: page.locks.into_iter().map(|(name, view)| shown::lock(name, view)).collect(),
             next_page_token: page.next.unwrap_or_default(),
         }))
     }
@@ -124,6 +133,42 @@ impl<S: Store> LockService for Api<S> {
             };
             yield Err(ended.into());
         })))
+    }
+
+    type ObserveStream = Pin<Box<dyn Stream<Item = Result<v1::ObserveResponse, Status>> + Send>>;
+
+    async fn observe(&self, request: Request<v1::ObserveRequest>) -> Result<Response<Self::ObserveStream>, Status> {
+        let caller = self.caller(&request);
+        let name = convert::name(request.into_inner().lock_name)?;
+        let observed = self.locks.observe(&name);
+        let mut observing = caller.dispatch(OperationKind::Observe, Target::Lock(&name), observed).await?;
+        // Dropped with the response, the observer ends.
+        Ok(Response::new(Box::pin(async_stream::stream! {
+            let mut stopped = std::pin::pin!(caller.stopped(OperationKind::Observe, Target::Lock(&name)));
+            let ended = loop {
+                let next = tokio::select! {
+                    biased;
+                    stopped = &mut stopped => Err(stopped),
+                    view = observing.next() => view,
+                };
+                match next {
+                    Ok(view) => yield Ok(v1::ObserveResponse { lock: Some(shown::lock(name.clone(), view)) }),
+                    Err(ended) => break ended,
+                }
+            };
+            yield Err(ended.into());
+        })))
+    }
+
+    async fn list_waiters(
+        &self,
+        request: Request<v1::ListWaitersRequest>,
+    ) -> Result<Response<v1::ListWaitersResponse>, Status> {
+        let caller = self.caller(&request);
+        let (name, after, max) = convert::list_waiters(request.into_inner())?;
+        let listed = self.locks.list_waiters(&name, after, max);
+        let view = caller.dispatch(OperationKind::ListWaiters, Target::Lock(&name), listed).await?;
+        Ok(Response::new(shown::waiters(name, view)))
     }
 
     async fn check_token(

@@ -7,6 +7,7 @@ mod deadline;
 mod dispatch;
 mod faults;
 mod fields;
+mod fingerprint;
 mod guard;
 mod identity;
 mod lock;
@@ -15,7 +16,9 @@ pub mod peer;
 mod reply;
 mod routes;
 mod session;
+mod shown;
 mod status;
+mod values;
 
 pub use deadline::deadline;
 pub use faults::Faults;

@@ -1,15 +1,15 @@
 //! Converts the service's answers into messages.
 
+use super::{
+    shown::{delay, holder_count, holders, semaphore},
+    values::{count, duration, fate, identity, mode, number, previous_end, slot},
+};
 use crate::{
     config::duration::as_written,
     domain::{
-        lease::{LeaseEnd, MaxHold},
-        mode::{ConvertTo, PermitLimit},
+        lease::MaxHold,
         name::LockName,
-        outcome::{
-            ClassicHold, Contention, DelayView, Fate, Gone, HolderView, LockView, ReleaseOutcome, RenewOutcome,
-            RevokeOutcome, SemaphoreView, SharedView, TokenStatus,
-        },
+        outcome::{Contention, DescribeOutcome, Gone, ReleaseOutcome, RenewOutcome, RevokeOutcome, TokenStatus},
         token::FencingToken,
     },
     locks::{
@@ -21,15 +21,8 @@ use crate::{
 };
 use fencepost_proto::v1;
 use prost::Message as _;
-use std::{num::NonZeroU32, time::Duration};
+use std::time::Duration;
 use tonic::Status;
-
-pub(super) fn duration(span: Duration) -> prost_types::Duration {
-    prost_types::Duration {
-        seconds: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
-        nanos: i32::try_from(span.subsec_nanos()).unwrap_or(0),
-    }
-}
 
 pub(super) fn acquire(name: LockName, answer: AcquireAnswer) -> v1::AcquireResponse {
     use v1::acquire_response::Outcome;
@@ -44,6 +37,7 @@ pub(super) fn acquire(name: LockName, answer: AcquireAnswer) -> v1::AcquireRespo
                     grant_id: grant.grant_id.0.to_string(),
                     fencing_token: grant.token.get(),
                     ttl: Some(duration(grant.left)),
+                    mode: mode(grant.mode).into(),
                     slot: slot(grant.slot),
                 }),
                 held_for: Some(duration(acquired.held_for)),
@@ -129,16 +123,21 @@ pub(super) fn convert(answer: ConvertAnswer, held_for: Duration) -> v1::ConvertR
     }
 }
 
-pub(super) fn lock(name: LockName, view: LockView) -> v1::LockInfo {
-    v1::LockInfo {
-        lock_name: name.into_string(),
-        holder_count: holder_count(view.current.as_ref(), view.classic, view.shared.as_deref()),
-        semaphore: view.shared.as_ref().and_then(|shared| shared.semaphore).map(semaphore),
-        holders: holders(view.current, view.classic, view.shared),
-        waiters: count(view.waiters),
-        previous_end: previous_end(view.previous_end).into(),
-        newest_token: number(view.newest_token),
-        delay: view.delay.map(delay),
+pub(super) fn describe(outcome: DescribeOutcome) -> v1::DescribeResponse {
+    use v1::describe_response::Outcome;
+    match outcome {
+        DescribeOutcome::Described(number) => {
+            v1::DescribeResponse { outcome: Outcome::Described.into(), number, ..v1::DescribeResponse::default() }
+        }
+        DescribeOutcome::Outdated(number) => {
+            v1::DescribeResponse { outcome: Outcome::Outdated.into(), number, ..v1::DescribeResponse::default() }
+        }
+        DescribeOutcome::Lost(gone) => v1::DescribeResponse {
+            outcome: Outcome::Lost.into(),
+            number: 0,
+            end: fate(gone.fate).into(),
+            successor_token: self::number(gone.successor),
+        },
     }
 }
 
@@ -171,12 +170,9 @@ pub(super) fn watch(item: WatchItem) -> v1::WatchResponse {
         }
         WatchItem::Event(event) => {
             let expired_because = |max: MaxHold| format!("held for its max_hold of {}", as_written(max.span()));
-            let mut mode = v1::LockMode::Unspecified;
+            let changed = if let EventKind::Changed(to) = &event.kind { mode(*to) } else { v1::LockMode::Unspecified };
             let (kind, reason) = match event.kind {
-                EventKind::Converted(to) => {
-                    mode = if to == ConvertTo::Shared { v1::LockMode::Shared } else { v1::LockMode::Exclusive };
-                    (Kind::Changed, String::new())
-                }
+                EventKind::Changed(_) => (Kind::Changed, String::new()),
                 EventKind::Granted => (Kind::Granted, String::new()),
                 EventKind::Released => (Kind::Released, String::new()),
                 EventKind::Expired => (Kind::Expired, event.max_hold.map(expired_because).unwrap_or_default()),
@@ -190,7 +186,8 @@ pub(super) fn watch(item: WatchItem) -> v1::WatchResponse {
                 fencing_token: event.token.get(),
                 reason,
                 missed: 0,
-                mode: mode.into(),
+                mode: changed.into(),
+                identity: identity(event.identity.as_ref()),
             }
         }
     }
@@ -215,6 +212,9 @@ pub(super) fn keep_alive(message: ToClient) -> v1::KeepAliveResponse {
             };
             Message::Detached(v1::Detached { handle, reason: reason.into() })
         }
+        ToClient::Wanted { handle, mode: waited_for } => {
+            Message::Wanted(v1::Wanted { handle, mode: mode(waited_for).into() })
+        }
         ToClient::Draining(grace) => Message::Draining(v1::Draining { grace: Some(duration(grace)) }),
     };
     v1::KeepAliveResponse { message: Some(message) }
@@ -235,6 +235,7 @@ pub(super) fn session(message: session::ToClient<Status>) -> v1::SessionResponse
                 Kept::AtRisk(at_risk) => Message::AtRisk(at_risk),
                 Kept::Detached(detached) => Message::Detached(detached),
                 Kept::Draining(draining) => Message::Draining(draining),
+                Kept::Wanted(wanted) => Message::Wanted(wanted),
             });
             return v1::SessionResponse { operation: 0, message };
         }
@@ -265,92 +266,4 @@ fn groups(groups: Vec<Group>) -> Vec<v1::RenewedLeases> {
         .into_iter()
         .map(|group| v1::RenewedLeases { ttl: Some(duration(group.left)), handles: group.handles })
         .collect()
-}
-
-/// What stands for the label of a holder that never gave one.
-const CLASSIC_HOLDER: &str = "classic client";
-
-fn holder_count(lease: Option<&HolderView>, classic: Option<ClassicHold>, shared: Option<&SharedView>) -> u32 {
-    let alone = lease.is_some() || classic.is_some();
-    shared.map_or(u32::from(alone), |shared| count(shared.count))
-}
-
-fn holders(
-    lease: Option<HolderView>,
-    classic: Option<ClassicHold>,
-    shared: Option<Box<SharedView>>,
-) -> Vec<v1::LockHolder> {
-    if let Some(shared) = shared {
-        return shared.holders.into_iter().map(|view| holder(view, v1::LockMode::Shared)).collect();
-    }
-    let alone = lease.map(|view| holder(view, v1::LockMode::Exclusive)).or_else(|| {
-        classic.map(|hold| v1::LockHolder {
-            holder: CLASSIC_HOLDER.to_owned(),
-            expires_in: hold.left.map(duration),
-            mode: v1::LockMode::Exclusive.into(),
-            ..v1::LockHolder::default()
-        })
-    });
-    alone.into_iter().collect()
-}
-
-fn holder(view: HolderView, mode: v1::LockMode) -> v1::LockHolder {
-    let mode = if view.permits.is_some() { v1::LockMode::Semaphore } else { mode };
-    v1::LockHolder {
-        holder: view.holder.into_string(),
-        grant_id: view.grant_id.0.to_string(),
-        fencing_token: view.token.get(),
-        ttl: Some(duration(view.ttl)),
-        expires_in: Some(duration(view.left)),
-        held_since: Some(duration(view.held)),
-        metadata: view.metadata.pairs().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
-        mode: mode.into(),
-        permits: view.permits.map_or(0, |permits| permits.count),
-        slot: slot(view.permits.and_then(|permits| permits.slot)),
-    }
-}
-
-fn semaphore(view: SemaphoreView) -> v1::Semaphore {
-    let PermitLimit { permits, version } = view.limit;
-    v1::Semaphore { permits_used: view.used, permit_limit: permits, permit_limit_version: version }
-}
-
-fn slot(slot: Option<NonZeroU32>) -> u32 {
-    slot.map_or(0, NonZeroU32::get)
-}
-
-fn delay(view: DelayView) -> v1::LockDelay {
-    v1::LockDelay {
-        remaining: Some(duration(view.left)),
-        holder: view.holder.into_string(),
-        fencing_token: view.token.get(),
-    }
-}
-
-fn fate(fate: Fate) -> v1::LeaseEnd {
-    match fate {
-        Fate::Ended(end) => lease_end(end),
-        Fate::Superseded => v1::LeaseEnd::Superseded,
-        Fate::Unknown => v1::LeaseEnd::Unknown,
-    }
-}
-
-fn previous_end(end: Option<LeaseEnd>) -> v1::LeaseEnd {
-    end.map_or(v1::LeaseEnd::Unspecified, lease_end)
-}
-
-fn lease_end(end: LeaseEnd) -> v1::LeaseEnd {
-    match end {
-        LeaseEnd::Released => v1::LeaseEnd::Released,
-        LeaseEnd::Expired => v1::LeaseEnd::Expired,
-        LeaseEnd::Revoked => v1::LeaseEnd::Revoked,
-    }
-}
-
-fn number(token: Option<FencingToken>) -> u64 {
-    token.map_or(0, FencingToken::get)
-}
-
-fn count(count: usize) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -17,16 +17,21 @@ pub(super) type SessionStream = Pin<Box<dyn Stream<Item = Result<v1::SessionResp
 /// The response stream. The transport polls and drops it: no task keeps it alive.
 pub(super) fn serve<S: Store>(api: &Api<S>, caller: Caller, inbound: Streaming<v1::SessionRequest>) -> SessionStream {
     let limits = api.locks.limits().clone();
-    let inbound = inbound.map(move |message| message.and_then(|message| convert_message(message, &limits)));
+    let from = caller.clone();
+    let inbound = inbound.map(move |message| message.and_then(|message| convert_message(message, &from, &limits)));
     let outbound = session::session(api.locks.clone(), caller, inbound, api.drain_grace);
     Box::pin(outbound.map(|message| message.map(reply::session).map_err(Status::from)))
 }
 
 /// Converts a message. An operation that breaks a rule is answered with the error; any other message that breaks one
 /// ends the stream.
-fn convert_message(request: v1::SessionRequest, limits: &Limits) -> Result<FromClient<Status>, Status> {
+fn convert_message(
+    request: v1::SessionRequest,
+    caller: &Caller,
+    limits: &Limits,
+) -> Result<FromClient<Status>, Status> {
     let operation = match request.message {
-        Some(Message::Acquire(acquire)) => convert::session_acquire(acquire, limits),
+        Some(Message::Acquire(acquire)) => convert::session_acquire(acquire, caller.identity(), limits),
         Some(Message::Release(release)) => convert::lease(release.lock_name, &release.lease_id)
             .map(|(name, lease_id)| Operation::Release(name, lease_id)),
         Some(Message::Renew(renew)) => renewal(renew, limits),

@@ -191,7 +191,7 @@ mod tests {
             StoreError::TooLate.into(),
             StoreError::OutcomeUnknown(why()).into(),
             StoreError::Corrupt(why()).into(),
-            StoreError::NotAllServers { feature: "max_hold", lacking: 1, all: 2 }.into(),
+            StoreError::NotAllServers { feature: "max_hold".to_owned(), lacking: 1, all: 2 }.into(),
             Denied::CredentialsMissing.into(),
             Denied::CredentialsInvalid.into(),
             Denied::CredentialsExpired.into(),

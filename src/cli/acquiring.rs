@@ -82,6 +82,10 @@ pub(super) async fn acquire_all(
         acquire = acquire.max_hold(max_hold);
     }
     acquire = acquire.min_hold(lock.min_hold).lock_delay(lock.lock_delay);
+    acquire = acquire.max_waiters(lock.max_waiters.unwrap_or_default());
+    if let Some(owner) = &lock.owner {
+        acquire = acquire.owner(owner);
+    }
     if let Some(holder) = &lock.holder {
         acquire = acquire.holder(holder);
     }
@@ -130,6 +134,10 @@ fn request(client: &Client, lock_name: &str, lock: &LockArgs) -> Result<Acquire,
         acquire = acquire.semaphore(limit).permits(lock.permits).permit_limit_version(lock.limit_version);
     }
     acquire = acquire.min_hold(lock.min_hold).lock_delay(lock.lock_delay);
+    acquire = acquire.max_waiters(lock.max_waiters.unwrap_or_default());
+    if let Some(owner) = &lock.owner {
+        acquire = acquire.owner(owner);
+    }
     if let Some(holder) = &lock.holder {
         acquire = acquire.holder(holder);
     }
@@ -145,7 +153,7 @@ fn not_acquired(error: &AcquireError, name: &str, lock: &LockArgs, servers: &Ser
     let failure = match error {
         AcquireError::Contended { holders, waiters, delay, .. } => {
             let answer = answer(Outcome::Contended, holders, delay.as_ref(), *waiters);
-            let failure = refused(held(name, &answer));
+            let failure = refused(held(name, &answer) + &not_queued(lock));
             return NotAcquired { failure, answer: Some(answer) };
         }
         AcquireError::TimedOut { holders, waiters, delay, .. } => {
@@ -177,6 +185,14 @@ fn answer(outcome: Outcome, holders: &[Holder], delay: Option<&LockDelay>, waite
     AcquireResponse { outcome: outcome.into(), holders, holder_count, waiters, delay, ..Default::default() }
 }
 
+/// Why a request that would have waited was not queued.
+fn not_queued(lock: &LockArgs) -> String {
+    match lock.max_waiters {
+        Some(max) if !lock.wait.is_zero() => format!(": not queued, since --max-waiters is {max}"),
+        _ => String::new(),
+    }
+}
+
 fn held(name: &str, answer: &AcquireResponse) -> String {
     text::held(name, (&answer.holders, answer.holder_count), answer.delay.as_ref(), answer.waiters)
 }
@@ -195,14 +211,22 @@ mod tests {
     fn refusals_name_the_holder() {
         let holder = LockHolder { holder: "worker-7".to_owned(), fencing_token: 9, ..Default::default() };
         let (name, holders) = ("a".to_owned(), vec![Holder::from(holder)]);
-        let contended =
-            AcquireError::Contended { name: name.clone(), holders: holders.clone(), waiters: 2, delay: None };
+        let contended = AcquireError::Contended {
+            name: name.clone(),
+            holders: holders.clone(),
+            waiters: 2,
+            delay: None,
+            semaphore: None,
+        };
         let refused = refusal(&contended, Duration::ZERO);
         let message = "a is held by worker-7 (token 9) for another 0 ms; 2 waiters";
         assert_eq!(refused.failure, Failure::new(NOT_ACQUIRED, message));
         let answer = refused.answer.unwrap();
         assert_eq!((answer.outcome(), answer.waiters), (Outcome::Contended, 2));
-        let late = AcquireError::TimedOut { name, holders, waiters: 0, delay: None };
+        let lock = LockArgs { wait: Duration::from_secs(10), max_waiters: Some(2), ..LockArgs::default() };
+        let unqueued = not_acquired(&contended, "a", &lock, &ServerArgs::default()).failure;
+        assert_eq!(unqueued, Failure::new(NOT_ACQUIRED, format!("{message}: not queued, since --max-waiters is 2")));
+        let late = AcquireError::TimedOut { name, holders, waiters: 0, delay: None, semaphore: None };
         let refused = refusal(&late, Duration::from_secs(10));
         assert!(refused.failure.message.starts_with("timed out after 10 s: a is held by worker-7"), "{refused:?}");
         assert_eq!(refused.answer.unwrap().outcome(), Outcome::TimedOut);

@@ -167,6 +167,15 @@ pub(crate) struct LockArgs {
     #[arg(long, value_name = "LABEL")]
     pub holder: Option<String>,
 
+    /// What acquires locks one after another (a worker, a job), visible to others: deadlocks finds owners that wait for
+    /// each other. At most 128 bytes
+    #[arg(long, value_name = "LABEL")]
+    pub owner: Option<String>,
+
+    /// Do not wait if N requests wait already, for work that need not be done twice
+    #[arg(long, value_name = "N", requires = "wait", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_waiters: Option<u32>,
+
     /// Metadata of the holder, visible to others; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub metadata: Vec<(String, String)>,
@@ -212,7 +221,7 @@ fn above_zero(text: &str) -> Result<Duration, String> {
         .and_then(|span| if span.is_zero() { Err("must be above 0, such as 1h".to_owned()) } else { Ok(span) })
 }
 
-fn key_value(text: &str) -> Result<(String, String), String> {
+pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("must be KEY=VALUE".to_owned()),

@@ -69,9 +69,9 @@ mod tests {
 
     #[test]
     fn the_name_of_a_lock_is_completed_and_nothing_else() {
-        for command in
-            ["run", "hold", "acquire", "renew", "release", "get", "ls", "watch", "check-token", "force-release"]
-        {
+        let holding = ["run", "hold", "acquire", "renew", "convert", "describe", "release"];
+        let showing = ["get", "ls", "watch", "observe", "waiters", "deadlocks", "check-token", "force-release"];
+        for command in holding.into_iter().chain(showing) {
             let (_, prefix) = completed(&[command, "or"]).unwrap_or_else(|| panic!("{command}"));
             assert_eq!(prefix, "or");
         }
@@ -84,6 +84,7 @@ mod tests {
             &["get", "a", ""],
             &["get", "--server", ""],
             &["acquire", "--ttl", ""],
+            &["describe", "a", ""],
             &["check-token", "a", ""],
             &["run", "a", "ech"],
             &["status", ""],

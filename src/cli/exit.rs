@@ -35,9 +35,9 @@ const MEANINGS: [(&str, &str); 13] = [
     ("0", "success; run: the exit status of the command"),
     (
         "1",
-        "the answer is no: renew, convert or release of a lease that has ended, check-token of a token that is not \
-         current, force-release that changed nothing; hold: the lock was not released; doctor: a check found \
-         an error; health, status: a server is not ready; serve: the server cannot listen, or failed later; quorum \
+        "the answer is no: renew, convert, describe or release of a lease that has ended, describe with a number that \
+         is not the newest, check-token of a token that is not current, force-release that changed nothing; hold: \
+         the lock was not released; deadlocks: there is one; doctor: a check found an error; health, status: a server is not ready; serve: the server cannot listen, or failed later; quorum \
          create, replace, rebuild: refused, such as for a Redis that is in use; quorum status: locks have no \
          majority",
     ),
@@ -58,7 +58,7 @@ const MEANINGS: [(&str, &str); 13] = [
     (
         "75",
         "the lock was not acquired: it is held, the wait timed out, the request has ended, or too many calls \
-         wait; watch: too many streams",
+         wait; watch, observe: too many streams",
     ),
     ("77", "the server refused the credentials, or no rule permits the call; access check: no rule permits it"),
     (

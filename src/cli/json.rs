@@ -4,17 +4,31 @@ use super::exit::{Failure, OUTPUT};
 use fencepost_proto::v1::DESCRIPTORS;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage};
+use serde_json::Value;
 
 /// The JSON of a response; `name` is its message type within the package.
 pub(super) fn line(name: &str, reply: &impl Message) -> Result<String, Failure> {
-    convert(name, reply).map_err(|error| Failure::new(OUTPUT, format!("cannot encode {name} as JSON: {error}")))
+    convert(name, reply, |dynamic| serde_json::to_string(&dynamic))
 }
 
-fn convert(name: &str, reply: &impl Message) -> Result<String, Box<dyn std::error::Error>> {
+/// The same, as a part of another JSON.
+pub(super) fn value(name: &str, reply: &impl Message) -> Result<Value, Failure> {
+    convert(name, reply, serde_json::to_value)
+}
+
+fn convert<T>(
+    name: &str,
+    reply: &impl Message,
+    encode: impl FnOnce(DynamicMessage) -> serde_json::Result<T>,
+) -> Result<T, Failure> {
+    let encoded = dynamic(name, reply).and_then(|dynamic| Ok(encode(dynamic)?));
+    encoded.map_err(|error| Failure::new(OUTPUT, format!("cannot encode {name} as JSON: {error}")))
+}
+
+fn dynamic(name: &str, reply: &impl Message) -> Result<DynamicMessage, Box<dyn std::error::Error>> {
     let pool = DescriptorPool::decode(DESCRIPTORS)?;
     let descriptor = pool.get_message_by_name(&format!("fencepost.v1.{name}")).ok_or("the API has no such message")?;
-    let dynamic = DynamicMessage::decode(descriptor, reply.encode_to_vec().as_slice())?;
-    Ok(serde_json::to_string(&dynamic)?)
+    Ok(DynamicMessage::decode(descriptor, reply.encode_to_vec().as_slice())?)
 }
 
 #[cfg(test)]

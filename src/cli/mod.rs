@@ -10,6 +10,7 @@ mod ask;
 mod calls;
 mod complete;
 mod connect;
+mod deadlocks;
 mod docs;
 mod doctor;
 pub mod exit;
@@ -55,6 +56,8 @@ enum Command {
     Renew(calls::lease::RenewArgs),
     /// Share a lock that is held alone, or hold a shared one alone if nobody else shares it
     Convert(calls::lease::ConvertArgs),
+    /// Replace what others see of a lease
+    Describe(calls::describe::DescribeArgs),
     /// Release a lease
     Release(calls::lease::ReleaseArgs),
     /// Show the holder of a lock, the time left, and the number of waiters
@@ -63,6 +66,12 @@ enum Command {
     Ls(calls::show::ListArgs),
     /// Print events of locks as they happen
     Watch(calls::watch::WatchArgs),
+    /// Print the states of one lock as they come: who holds it, and what the holder says of itself
+    Observe(calls::observe::ObserveArgs),
+    /// Show who waits for a lock, the next first
+    Waiters(calls::waiters::WaitersArgs),
+    /// Find owners that wait for each other
+    Deadlocks(deadlocks::DeadlocksArgs),
     /// Check whether a token belongs to the current lease of a lock
     CheckToken(calls::show::CheckTokenArgs),
     /// Show whether the servers are ready, and how many leases and waiters there are
@@ -126,10 +135,14 @@ impl Cli {
             Command::Acquire(args) => calls::acquire::acquire(args).await?,
             Command::Renew(args) => calls::lease::renew(args).await?,
             Command::Convert(args) => calls::lease::convert(args).await?,
+            Command::Describe(args) => calls::describe::describe(args).await?,
             Command::Release(args) => calls::lease::release(args).await?,
             Command::Get(args) => calls::show::get(args).await?,
             Command::Ls(args) => calls::show::list(args).await?,
             Command::Watch(args) => calls::watch::watch(args).await?,
+            Command::Observe(args) => calls::observe::observe(args).await?,
+            Command::Waiters(args) => calls::waiters::waiters(args).await?,
+            Command::Deadlocks(args) => deadlocks::deadlocks(args).await?,
             Command::CheckToken(args) => calls::show::check_token(args).await?,
             Command::Status(args) => status::status(args).await?,
             Command::ForceRelease(args) => calls::admin::force_release(args).await?,

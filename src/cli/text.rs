@@ -86,6 +86,20 @@ pub(super) fn permits(holder: &LockHolder, before: &str) -> String {
     }
 }
 
+/// What there is to say of a holder besides its label: how it shares the lock, its owner, its identity, the number of
+/// its last description.
+pub(super) fn remarks(holder: &LockHolder) -> Vec<String> {
+    let how = match (holder.mode(), holder.permits) {
+        (LockMode::Shared, _) => Some("shared".to_owned()),
+        (_, 0) => None,
+        _ => Some(permits(holder, "")),
+    };
+    let labels = [("owner", &holder.owner), ("identity", &holder.identity)];
+    let given = labels.into_iter().filter(|(_, text)| !text.is_empty());
+    let described = (holder.description > 0).then(|| format!("description {}", holder.description));
+    how.into_iter().chain(given.map(|(label, text)| format!("{label} {}", visible(text)))).chain(described).collect()
+}
+
 /// `a`, `a and b`, `a and b and c`.
 pub(super) fn list(items: impl IntoIterator<Item = impl ToString>) -> String {
     items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(" and ")

@@ -7,7 +7,7 @@
 
 use super::{
     limits::{METADATA_BYTES_MAX, REASON_BYTES_MAX},
-    name::{BrokenRule, Holder, LockName, Metadata, Reason},
+    name::{BrokenRule, Holder, Identity, LockName, Metadata, Owner, Reason},
     token::FencingToken,
 };
 use minicbor::{
@@ -42,6 +42,8 @@ macro_rules! text {
 
 text!(LockName, "lock name", |text| Self::new(text));
 text!(Holder, "holder", |text| Self::new(text.to_owned()));
+text!(Owner, "owner", |text| Self::new(text.to_owned()));
+text!(Identity, "identity", |text| Ok(Self::new(text.into())));
 text!(Reason, "reason", |text| Self::new(text.to_owned()));
 
 impl<C> Encode<C> for Metadata {
@@ -188,6 +190,32 @@ pub(crate) mod mode {
 
     pub(crate) fn is_nil(mode: &Mode) -> bool {
         *mode == Mode::Exclusive
+    }
+}
+
+/// The name of a mode: the exclusive one is left out, as servers do that know no other.
+pub(crate) mod mode_name {
+    use super::*;
+    use crate::domain::mode::ModeName;
+
+    pub(crate) fn encode<C, W: Write>(
+        mode: &ModeName,
+        to: &mut Encoder<W>,
+        context: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        if nil().as_ref() == Some(mode) { to.null()?.ok() } else { mode.encode(to, context) }
+    }
+
+    pub(crate) fn decode<C>(from: &mut Decoder<'_>, context: &mut C) -> Result<ModeName, Error> {
+        Ok(Option::decode(from, context)?.unwrap_or(ModeName::Exclusive))
+    }
+
+    pub(crate) fn nil() -> Option<ModeName> {
+        Some(ModeName::Exclusive)
+    }
+
+    pub(crate) fn is_nil(mode: &ModeName) -> bool {
+        *mode == ModeName::Exclusive
     }
 }
 

@@ -7,9 +7,12 @@ use super::{
     codec,
     ids::{AttachmentId, Call, GrantId, LeaseId, ReplicaId, RequestId},
     lease::{Lease, LeaseEnd, Terms},
-    mode::ConvertTo,
-    name::Reason,
-    outcome::{AcquireOutcome, ConvertOutcome, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome},
+    mode::{ConvertTo, ModeName},
+    name::{Holder, Metadata, Reason},
+    outcome::{
+        AcquireOutcome, ConvertOutcome, DescribeOutcome, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome,
+        WaitersView,
+    },
     time::StoreTime,
     token::{FencingToken, min_token_max},
 };
@@ -110,6 +113,32 @@ pub enum Command {
         #[n(2)]
         to: ConvertTo,
     },
+    /// Replaces what others see of a lease. Outcome: [`DescribeOutcome`].
+    #[n(14)]
+    Describe {
+        /// The lease.
+        #[n(0)]
+        lease_id: LeaseId,
+        /// Its metadata from now on.
+        #[n(1)]
+        metadata: Metadata,
+        /// Its label from now on; `None` keeps it.
+        #[n(2)]
+        holder: Option<Holder>,
+        /// The highest number wins; 0: the one after the last.
+        #[n(3)]
+        number: u64,
+    },
+    /// Reads the lock and a part of its queue. Outcome: [`WaitersView`].
+    #[n(15)]
+    ListWaiters {
+        /// The position of the last waiter of the part before.
+        #[n(0)]
+        after: Option<u64>,
+        /// How many waiters to read, at most.
+        #[n(1)]
+        max: u32,
+    },
 }
 
 impl Command {
@@ -183,6 +212,12 @@ pub enum Outcome {
     /// Of Convert.
     #[n(6)]
     Convert(#[n(0)] ConvertOutcome),
+    /// Of Describe.
+    #[n(7)]
+    Describe(#[n(0)] DescribeOutcome),
+    /// Of ListWaiters. Boxed, because it is large.
+    #[n(8)]
+    Waiters(#[n(0)] Box<WaitersView>),
 }
 
 /// A store answered a command with an outcome of another kind.
@@ -220,6 +255,8 @@ outcomes! {
     Revoke: RevokeOutcome,
     View: Box<LockView>,
     Convert: ConvertOutcome,
+    Describe: DescribeOutcome,
+    Waiters: Box<WaitersView>,
 }
 
 impl TryFrom<Outcome> for () {
@@ -245,14 +282,23 @@ pub enum Effect {
     },
     /// The lock was granted, to the holder of the lease with this token.
     Granted(FencingToken),
-    /// The lease that has this token now has another mode than before.
-    Converted(FencingToken),
+    /// The lease that has this token now was converted or described.
+    Changed(FencingToken),
     /// A lease has ended.
     Ended {
         /// Its last state.
         lease: Lease,
         /// How it ended.
         end: LeaseEnd,
+    },
+    /// Somebody waits whom a lease excludes.
+    Wanted {
+        /// The server replica of the stream that keeps the lease.
+        replica: ReplicaId,
+        /// Its attachment of the lease.
+        attachment: AttachmentId,
+        /// The mode that is waited for.
+        mode: ModeName,
     },
     /// A stream's attachment was replaced by a newer one.
     Detached {

@@ -5,7 +5,7 @@
 
 use super::{
     command::{Acquire, Command},
-    lease::Terms,
+    lease::{Extra, Terms},
     mode::Mode,
 };
 use minicbor::{Decode, Encode};
@@ -28,9 +28,19 @@ impl Features {
     pub const SEMAPHORES: Self = Self(1 << 3);
     /// [`Command::Convert`].
     pub const CONVERT: Self = Self(1 << 4);
+    /// [`Command::Describe`], in messages and in what is kept.
+    pub const DESCRIBE: Self = Self(1 << 5);
+    /// What a request says of its waiting, and [`Command::ListWaiters`]: the owner, `max_waiters`,
+    /// `tell_when_wanted`.
+    pub const WAITERS: Self = Self(1 << 6);
     /// All that this version understands.
-    pub const OWN: Self =
-        Self::MAX_HOLD.with(Self::DELAYS).with(Self::SHARED).with(Self::SEMAPHORES).with(Self::CONVERT);
+    pub const OWN: Self = Self::MAX_HOLD
+        .with(Self::DELAYS)
+        .with(Self::SHARED)
+        .with(Self::SEMAPHORES)
+        .with(Self::CONVERT)
+        .with(Self::DESCRIBE)
+        .with(Self::WAITERS);
 
     /// A set with these bits, of which this version may not know all.
     pub const fn of_bits(bits: u64) -> Self {
@@ -43,6 +53,9 @@ impl Features {
             Command::Acquire(Acquire { terms, .. }) => Self::of_terms(terms),
             // mutant: Convert for an old server
             Command::Convert { .. } => Self::CONVERT.with(Self::SHARED),
+            // mutant: Describe for an old server
+            Command::Describe { .. } => Self::DESCRIBE,
+            Command::ListWaiters { .. } => Self::WAITERS,
             _ => Self::NONE,
         }
     }
@@ -52,7 +65,9 @@ impl Features {
         // mutant: new terms for an old server
         let max_hold = if terms.max_hold.is_some() { Self::MAX_HOLD } else { Self::NONE };
         // mutant: delays for an old server
-        let delays = if terms.delays.is_some() { Self::DELAYS } else { Self::NONE };
+        let delays = if terms.delays().is_some() { Self::DELAYS } else { Self::NONE };
+        // mutant: max_waiters for an old server
+        let extra = terms.extra.as_deref().map_or(Self::NONE, Self::of_extra);
         let mode = match terms.mode {
             Mode::Exclusive => Self::NONE,
             // mutant: shared leases for an old server
@@ -60,7 +75,15 @@ impl Features {
             // mutant: semaphores for an old server
             Mode::Semaphore(_) => Self::SEMAPHORES,
         };
-        max_hold.with(delays).with(mode)
+        max_hold.with(delays).with(extra).with(mode)
+    }
+
+    /// The verified identity is not asked for by anybody, and only shown: a server may pass it over.
+    fn of_extra(extra: &Extra) -> Self {
+        let Extra { delays: _, owner, identity: _, waiters_max, tell_when_wanted, description } = extra;
+        let is_plain = owner.is_empty() && *waiters_max == 0 && !tell_when_wanted;
+        let waiters = if is_plain { Self::NONE } else { Self::WAITERS };
+        if *description == 0 { waiters } else { waiters.with(Self::DESCRIBE) }
     }
 
     /// Whether these are all among the features of a server.
@@ -80,22 +103,23 @@ impl Features {
     }
 
     /// What a caller asked for that needs them.
-    pub const fn name(self) -> &'static str {
-        let (max_hold, delays) = (Self::MAX_HOLD.are_among(self), Self::DELAYS.are_among(self));
-        if Self::CONVERT.are_among(self) {
-            return "Convert";
-        }
-        // Only an exclusive lease has delays.
-        match (max_hold, delays, Self::SHARED.are_among(self), Self::SEMAPHORES.are_among(self)) {
-            (true, _, true, _) => "max_hold and mode SHARED",
-            (false, _, true, _) => "mode SHARED",
-            (true, _, false, true) => "max_hold and mode SEMAPHORE",
-            (false, _, false, true) => "mode SEMAPHORE",
-            (true, true, false, false) => "max_hold with min_hold or lock_delay",
-            (true, false, false, false) => "max_hold",
-            (false, true, false, false) => "min_hold or lock_delay",
-            (false, false, false, false) => "this request",
-        }
+    pub fn names(self) -> String {
+        const NAMES: [(Features, &str); 8] = [
+            (Features::CONVERT, "Convert"),
+            (Features::DESCRIBE, "Describe"),
+            (Features::MAX_HOLD, "max_hold"),
+            (Features::DELAYS, "min_hold or lock_delay"),
+            (Features::WAITERS, "owner, max_waiters, tell_when_wanted or ListWaiters"),
+            (Features::SHARED, "mode SHARED"),
+            (Features::SEMAPHORES, "mode SEMAPHORE"),
+            (Features::NONE, "this request"),
+        ];
+        let asked = NAMES.into_iter().filter(|(feature, _)| feature.are_among(self));
+        // Convert names its mode by itself.
+        let are_few = self.is_none() || Self::CONVERT.are_among(self);
+        let shown = if are_few { 1 } else { NAMES.len() };
+        let names: Vec<_> = asked.filter(|(feature, _)| are_few || !feature.is_none()).map(|(_, name)| name).collect();
+        names[..shown.min(names.len())].join(", and ")
     }
 }
 
@@ -105,15 +129,19 @@ mod tests {
 
     #[test]
     fn features_are_among_those_told_if_each_is() {
-        let next = Features::of_bits(0b110000);
+        let next = Features::of_bits(0b1100_0000_0000);
         assert!(Features::NONE.are_among(Features::NONE) && Features::NONE.is_none());
         assert!(!Features::MAX_HOLD.are_among(Features::NONE) && !Features::MAX_HOLD.are_among(next));
         assert!(Features::MAX_HOLD.are_among(Features::of_bits(0b111)), "a later version tells more");
-        assert_eq!((Features::MAX_HOLD.name(), Features::DELAYS.name()), ("max_hold", "min_hold or lock_delay"));
-        assert_eq!(Features::MAX_HOLD.with(Features::DELAYS).name(), "max_hold with min_hold or lock_delay");
-        assert_eq!(Features::SHARED.name(), "mode SHARED");
-        assert_eq!(Features::MAX_HOLD.with(Features::SHARED).name(), "max_hold and mode SHARED");
-        assert_eq!(Features::CONVERT.with(Features::SHARED).name(), "Convert");
-        assert_eq!(Features::MAX_HOLD.with(Features::SEMAPHORES).name(), "max_hold and mode SEMAPHORE");
+        assert_eq!(
+            (Features::MAX_HOLD.names(), Features::DELAYS.names()),
+            ("max_hold".into(), "min_hold or lock_delay".into())
+        );
+        assert_eq!(Features::MAX_HOLD.with(Features::DELAYS).names(), "max_hold, and min_hold or lock_delay");
+        assert_eq!(Features::SHARED.names(), "mode SHARED");
+        assert_eq!(Features::MAX_HOLD.with(Features::SHARED).names(), "max_hold, and mode SHARED");
+        assert_eq!((Features::NONE.names(), Features::DESCRIBE.names()), ("this request".into(), "Describe".into()));
+        assert_eq!(Features::CONVERT.with(Features::SHARED).names(), "Convert");
+        assert_eq!(Features::MAX_HOLD.with(Features::SEMAPHORES).names(), "max_hold, and mode SEMAPHORE");
     }
 }

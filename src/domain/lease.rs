@@ -6,7 +6,7 @@ use super::{
     ids::{AttachmentId, GrantId, LeaseId, ReplicaId, RequestId},
     limits::DROP_GRACE,
     mode::Mode,
-    name::{Holder, Metadata},
+    name::{Holder, Identity, Metadata, Owner},
     time::{StoreTime, micros},
     token::FencingToken,
 };
@@ -62,13 +62,51 @@ pub struct Terms {
     /// The longest time from the grant to the end of the lease, with all renewals; `None`: no bound.
     #[n(5)]
     pub max_hold: Option<MaxHold>,
-    /// How long the lock stays unavailable after the lease; `None`, as in most requests: it does not. In a box, so that
-    /// the others do not pay for it.
+    /// What few requests ask for. In a box, so that the others do not pay for it.
     #[n(6)]
-    pub delays: Option<Box<Delays>>,
+    pub extra: Option<Box<Extra>>,
     /// Which other holders it excludes.
     #[cbor(n(7), with = "codec::mode", has_nil)]
     pub mode: Mode,
+}
+
+/// What few requests ask for, and what is said of few leases.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Extra {
+    /// How long the lock stays unavailable after the lease; `None`: it does not.
+    #[n(0)]
+    pub delays: Option<Delays>,
+    /// What acquires several locks, this one among them.
+    #[n(1)]
+    #[cbor(default)]
+    pub owner: Owner,
+    /// Who sent the request, where that was verified.
+    #[n(2)]
+    pub identity: Option<Identity>,
+    /// The request does not queue if so many wait already; 0: it does.
+    #[n(3)]
+    #[cbor(default)]
+    pub waiters_max: u32,
+    /// The stream that keeps the lease is told when somebody waits whom it excludes.
+    #[n(4)]
+    #[cbor(default)]
+    pub tell_when_wanted: bool,
+    /// The number of the last description of the lease; 0: it was never described.
+    #[n(5)]
+    #[cbor(default)]
+    pub description: u64,
+}
+
+impl Extra {
+    /// In a box; `None` if nothing of it is asked for.
+    pub fn boxed(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
+
+    /// Nothing but these delays.
+    pub fn of_delays(delays: Option<Delays>) -> Option<Box<Self>> {
+        Self { delays, ..Self::default() }.boxed()
+    }
 }
 
 /// How long a lock stays unavailable after a lease. At least one of the two is not zero.
@@ -84,10 +122,10 @@ pub struct Delays {
 
 impl Delays {
     /// These spans, rounded up to whole microseconds; `None` if both are nothing.
-    pub fn new(min_hold: Duration, lock_delay: Duration) -> Option<Box<Self>> {
+    pub fn new(min_hold: Duration, lock_delay: Duration) -> Option<Self> {
         let whole = |span: Duration| Duration::from_micros(micros(span.saturating_add(Duration::from_nanos(999))));
         let delays = Self { min_hold: whole(min_hold), lock_delay: whole(lock_delay) };
-        (!delays.min_hold.is_zero() || !delays.lock_delay.is_zero()).then(|| Box::new(delays))
+        (!delays.min_hold.is_zero() || !delays.lock_delay.is_zero()).then_some(delays)
     }
 }
 
@@ -116,7 +154,17 @@ impl MaxHold {
 impl Terms {
     /// Whether classic clients of the lock, which see exclusive leases only, keep out of what these terms promise.
     pub fn suits_classic(&self) -> bool {
-        self.delays.is_none() && self.mode == Mode::Exclusive
+        self.delays().is_none() && self.mode == Mode::Exclusive
+    }
+
+    /// How long the lock stays unavailable after the lease, if it does.
+    pub fn delays(&self) -> Option<&Delays> {
+        self.extra.as_ref()?.delays.as_ref()
+    }
+
+    /// Whether the stream that keeps the lease is told when somebody waits whom it excludes.
+    pub fn tells_when_wanted(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.tell_when_wanted)
     }
 
     /// When a lease ends that was granted at `granted_at` and is granted or renewed at `now`: `ttl` later, or when it
@@ -160,6 +208,8 @@ pub struct Lease {
     /// Whether its holder has renewed, attached or converted it. It has heard of the lease then, so no dropped call
     /// cuts it short.
     pub heard: bool,
+    /// Whether the stream that keeps it has been told that somebody waits. Not kept: the next leader tells it again.
+    pub told_wanted: bool,
 }
 
 impl Lease {
@@ -201,6 +251,11 @@ impl Lease {
             self.terms.ttl = ttl;
         }
         self.unheard = false;
+    }
+
+    /// Whether the stream that keeps it is to be told when somebody waits.
+    pub fn is_to_tell(&self) -> bool {
+        self.terms.tells_when_wanted() && self.attachment.is_some() && !self.told_wanted
     }
 
     /// When it ends, as seen at `now`. An end further ahead than the TTL means that the clock stepped back; the result

@@ -14,6 +14,10 @@ pub const LOCK_NAME_BYTES_MAX: usize = 512;
 pub const HOLDER_BYTES_MAX: usize = 256;
 /// The metadata of a request, keys and values together; above it is `INVALID_ARGUMENT`.
 pub const METADATA_BYTES_MAX: usize = 4 * 1024;
+/// The label of an owner in bytes; above it is `INVALID_ARGUMENT`.
+pub const OWNER_BYTES_MAX: usize = 128;
+/// The name of an identity in bytes; longer ones are not shown whole.
+pub const IDENTITY_BYTES_MAX: usize = 512;
 /// The length of an operator's reason in bytes is 1 to this; outside it is `INVALID_ARGUMENT`.
 pub const REASON_BYTES_MAX: usize = 256;
 /// The size of a request message on the wire; above it the transport answers `OUT_OF_RANGE`.
@@ -25,6 +29,10 @@ pub const PAGE_SIZE_DEFAULT: u32 = 100;
 /// About what the locks on a page of a listing take up, at most, however many were asked for: a client of gRPC refuses
 /// messages of more than 4 MiB unless it is configured otherwise.
 pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
+/// Waiters on a page of a queue, at most and unless the request says otherwise; above it is `INVALID_ARGUMENT`.
+pub const WAITERS_PAGE_MAX: u32 = 100;
+/// About what the waiters on a page of a queue take up, at most: a page fits into a message between servers.
+pub const WAITERS_PAGE_BYTES_MAX: usize = 16 * 1024;
 /// The TTL of a lease, unless the request says otherwise (or the configured range excludes it).
 pub const TTL_DEFAULT: Duration = Duration::from_secs(30);
 /// What a stream takes the TTL of a lease for until the store has told it: an attach that failed is tried again each
@@ -45,6 +53,8 @@ pub const LOCK_DELAY_MAX: Duration = Duration::from_secs(60);
 /// use up the number space.
 pub const MIN_TOKEN_AHEAD_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Leases of one lock whose streams are told in one turn that somebody waits; the next request that queues tells more.
+pub const WANTED_PER_TURN: usize = 64;
 /// How long a waiter that was offered the lock has to claim it before the next one is served.
 pub const CLAIM_WINDOW: Duration = Duration::from_secs(3);
 /// How long a dropped call's place in the queue, or the lease it was granted unheard, is kept for a retry.

@@ -23,9 +23,41 @@ impl Mode {
         if let Self::Semaphore(permits) = self { Some(permits) } else { None }
     }
 
+    /// Which one it is, without permits.
+    pub const fn name(&self) -> ModeName {
+        match self {
+            Self::Exclusive => ModeName::Exclusive,
+            Self::Shared => ModeName::Shared,
+            Self::Semaphore(_) => ModeName::Semaphore,
+        }
+    }
+
     /// Whether they are more than this limit.
     pub fn exceeds(&self, limit: PermitLimit) -> bool {
         self.permits().is_some_and(|permits| limit.permits < permits.count)
+    }
+}
+
+/// Which mode a lease or a request has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum ModeName {
+    /// [`Mode::Exclusive`].
+    #[n(0)]
+    Exclusive,
+    /// [`Mode::Shared`].
+    #[n(1)]
+    Shared,
+    /// [`Mode::Semaphore`].
+    #[n(2)]
+    Semaphore,
+}
+
+impl ModeName {
+    /// Whether a lease of this mode keeps a request of that mode waiting. A request for permits waits for any lease of
+    /// its semaphore to end.
+    pub fn excludes(self, waiting: Self) -> bool {
+        (self, waiting) != (Self::Shared, Self::Shared)
     }
 }
 

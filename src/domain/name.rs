@@ -1,6 +1,8 @@
 //! Texts from outside. Each type can only be made from a text that keeps its rule.
 
-use super::limits::{HOLDER_BYTES_MAX, LOCK_NAME_BYTES_MAX, METADATA_BYTES_MAX, REASON_BYTES_MAX};
+use super::limits::{
+    HOLDER_BYTES_MAX, IDENTITY_BYTES_MAX, LOCK_NAME_BYTES_MAX, METADATA_BYTES_MAX, OWNER_BYTES_MAX, REASON_BYTES_MAX,
+};
 use std::{fmt, sync::Arc};
 
 /// The rule that a text broke, in words that are shown to the caller.
@@ -58,6 +60,53 @@ impl Holder {
     /// The label as an owned text.
     pub fn into_string(self) -> String {
         self.0.into_string()
+    }
+}
+
+/// The label of what acquires locks one after another, and may wait for one while it holds others. It proves nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Owner(Box<str>);
+
+impl Owner {
+    /// Takes a label of at most [`OWNER_BYTES_MAX`] bytes without control characters.
+    pub fn new(label: String) -> Result<Self, BrokenRule> {
+        check_text(&label, OWNER_BYTES_MAX)?;
+        Ok(Self(label.into_boxed_str()))
+    }
+
+    /// Whether none is named.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The label as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The label as an owned text.
+    pub fn into_string(self) -> String {
+        self.0.into_string()
+    }
+}
+
+/// Who a caller is, as the server verified it. Copies share the text: one identity has many leases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity(Arc<str>);
+
+impl Identity {
+    /// Takes a name, of which at most [`IDENTITY_BYTES_MAX`] bytes are kept: it is only shown.
+    pub fn new(name: Arc<str>) -> Self {
+        if name.len() <= IDENTITY_BYTES_MAX {
+            return Self(name);
+        }
+        let end = (0..=IDENTITY_BYTES_MAX).rfind(|at| name.is_char_boundary(*at)).unwrap_or(0);
+        Self(name[..end].into())
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 

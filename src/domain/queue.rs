@@ -5,7 +5,7 @@ use super::{
     ids::{Call, ReplicaId, RequestId},
     lease::Terms,
     limits::DROP_GRACE,
-    mode::{Mode, PermitLimit},
+    mode::{Mode, ModeName, PermitLimit},
     time::StoreTime,
 };
 use hashbrown::HashMap;
@@ -33,6 +33,8 @@ pub struct Waiter {
     pub binding: Binding,
     /// What the request asks for.
     pub terms: Terms,
+    /// When it was queued.
+    pub since: StoreTime,
     state: WaiterState,
 }
 
@@ -87,11 +89,11 @@ impl Queue {
     }
 
     /// Adds a request at the end of the queue.
-    pub fn push(&mut self, call: Call, replica: ReplicaId, terms: Terms) {
+    pub fn push(&mut self, call: Call, replica: ReplicaId, terms: Terms, now: StoreTime) {
         let position = self.next_position;
         self.next_position += 1;
         let binding = Binding::first(call, replica);
-        let waiter = Waiter { position, binding, terms, state: WaiterState::Waiting };
+        let waiter = Waiter { position, binding, terms, since: now, state: WaiterState::Waiting };
         if let Some(count) = self.counted(&waiter.terms.mode) {
             *count += 1;
         }
@@ -188,6 +190,33 @@ impl Queue {
             Mode::Shared => Some(&mut self.shared),
             Mode::Semaphore(_) => Some(&mut self.semaphores),
         }
+    }
+
+    /// A mode that is waited for: if there is any, one that excludes readers.
+    pub fn wanted_mode(&self) -> Option<ModeName> {
+        let exclusive = self.waiters.len() - self.shared - self.semaphores;
+        let modes =
+            [(exclusive, ModeName::Exclusive), (self.semaphores, ModeName::Semaphore), (self.shared, ModeName::Shared)];
+        modes.into_iter().find(|(count, _)| *count > 0).map(|(_, mode)| mode)
+    }
+
+    /// The waiters from this position on, in order and at most `max`. `offered` are those that are offered the lock.
+    pub fn from_position(
+        &self,
+        position: u64,
+        offered: impl Iterator<Item = RequestId>,
+        max: usize,
+    ) -> Vec<(RequestId, &Waiter)> {
+        let filed = self.by_server.values().flat_map(|server| {
+            let waiting = server.waiting.range(position..).take(max);
+            waiting.chain(server.missed.range(position..).take(max))
+        });
+        let requests = filed.map(|(_, request)| *request).chain(self.dropped.values().copied()).chain(offered);
+        let found = requests.filter_map(|request| Some((request, self.waiters.get(&request)?)));
+        let mut waiters: Vec<_> = found.filter(|(_, waiter)| position <= waiter.position).collect();
+        waiters.sort_unstable_by_key(|(_, waiter)| waiter.position);
+        waiters.truncate(max);
+        waiters
     }
 
     /// Whether a request would share the lock.

@@ -9,6 +9,7 @@ use crate::{
     domain::{
         ids::{AttachmentId, Call, RequestId},
         lease::LeaseEnd,
+        mode::ModeName,
         outcome::AcquireOutcome,
     },
     store::{Event, Notices, Timed},
@@ -82,6 +83,10 @@ impl Notices for Hub {
 
     fn detached(&self, attachment: AttachmentId) {
         self.notify(attachment, StreamNotice::AttachedElsewhere);
+    }
+
+    fn wanted(&self, attachment: AttachmentId, mode: ModeName) {
+        self.notify(attachment, StreamNotice::Wanted(mode));
     }
 
     fn is_watched(&self) -> bool {

@@ -7,6 +7,7 @@ mod error;
 mod hub;
 pub mod keepalive;
 mod measure;
+mod observe;
 pub mod session;
 mod wait;
 mod waiters;
@@ -16,6 +17,7 @@ pub use denied::{Denied, Forbidden, NotPermitted};
 pub use dispatch::{Dispatch, Permission, Target};
 pub use error::LocksError;
 pub use hub::Hub;
+pub use observe::Observing;
 pub use wait::{AcquireAnswer, AcquireCall, Acquired, ConvertAnswer};
 pub use waiters::Waiter;
 pub use watch::{WatchItem, Watching};
@@ -26,8 +28,10 @@ use crate::{
         ids::LeaseId,
         limits::Limits,
         mode::ConvertTo,
-        name::{LockName, Reason},
-        outcome::{ConvertOutcome, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome},
+        name::{Holder, LockName, Metadata, Reason},
+        outcome::{
+            ConvertOutcome, DescribeOutcome, LockView, ReleaseOutcome, RenewOutcome, RevokeOutcome, WaitersView,
+        },
         token::FencingToken,
     },
     store::{Page, Store, Timed},
@@ -41,6 +45,7 @@ use tokio_util::sync::CancellationToken;
 pub struct Locks<S> {
     store: Arc<S>,
     hub: Arc<Hub>,
+    observed: observe::Observed,
     limits: Limits,
     going: Going,
     metrics: Arc<LockMetrics>,
@@ -58,7 +63,14 @@ struct Going {
 impl<S: Store> Locks<S> {
     /// The service over `store`, whose notices go to `hub`.
     pub fn new(store: Arc<S>, hub: Arc<Hub>, limits: Limits) -> Self {
-        Self { store, hub, limits, going: Going::default(), metrics: Arc::default() }
+        Self {
+            store,
+            hub,
+            observed: observe::Observed::default(),
+            limits,
+            going: Going::default(),
+            metrics: Arc::default(),
+        }
     }
 
     /// The same, measured by these metrics.
@@ -178,9 +190,24 @@ impl<S: Store> Locks<S> {
         Ok((answer, sent.saturating_duration_since(arrived)))
     }
 
+    /// Replaces what others see of a lease.
+    pub async fn describe(
+        &self,
+        name: &LockName,
+        lease_id: LeaseId,
+        (metadata, holder, number): (Metadata, Option<Holder>, u64),
+    ) -> Result<DescribeOutcome, LocksError> {
+        Ok(self.run(name, Command::Describe { lease_id, metadata, holder, number }).await?.outcome)
+    }
+
+    /// Reads a lock and at most `max` of its waiters, behind this position.
+    pub async fn list_waiters(&self, name: &LockName, after: Option<u64>, max: u32) -> Result<WaitersView, LocksError> {
+        Ok(*self.run::<Box<WaitersView>>(name, Command::ListWaiters { after, max }).await?.outcome)
+    }
+
     /// Reads a lock, and whether a shared lease has this token.
     pub async fn view(&self, name: &LockName, token: Option<FencingToken>) -> Result<LockView, LocksError> {
-        Ok(*self.run::<Box<LockView>>(name, Command::View { token }).await?.outcome)
+        read(&*self.store, name, token).await
     }
 
     async fn run<T>(&self, name: &LockName, command: Command) -> Result<Timed<T>, LocksError>
@@ -201,4 +228,9 @@ impl<S: Store> Locks<S> {
         self.store.watch().await?;
         Ok(watching)
     }
+}
+
+/// Reads a lock, and whether a shared lease has this token.
+async fn read(store: &impl Store, name: &LockName, token: Option<FencingToken>) -> Result<LockView, LocksError> {
+    Ok(*store.run(name, Command::View { token }).await?.of::<Box<LockView>>()?.outcome)
 }

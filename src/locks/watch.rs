@@ -175,6 +175,7 @@ mod tests {
             grant_id: GrantId(uuid::Uuid::nil()),
             token: FencingToken::new(token).unwrap(),
             max_hold: None,
+            identity: None,
         }
     }
 

@@ -27,7 +27,7 @@ pub enum StoreError {
     )]
     NotAllServers {
         /// What they do not know, as callers name it.
-        feature: &'static str,
+        feature: String,
         /// How many they are.
         lacking: usize,
         /// How many servers there are.

@@ -9,8 +9,8 @@ use crate::domain::{
     command::{Command, Effect, Effects},
     ids::{AttachmentId, Call, GrantId, ReplicaId, RequestId},
     lease::{Lease, LeaseEnd, MaxHold},
-    mode::{ConvertTo, Mode},
-    name::LockName,
+    mode::ModeName,
+    name::{Identity, LockName},
     outcome::AcquireOutcome,
     rules::Lock,
     token::FencingToken,
@@ -42,6 +42,9 @@ pub struct Event {
     /// Its `max_hold`, if it expired because of that.
     #[n(5)]
     pub max_hold: Option<MaxHold>,
+    /// Who its holder is, where that was verified.
+    #[n(6)]
+    pub identity: Option<Identity>,
 }
 
 /// The kind of an event.
@@ -60,9 +63,9 @@ pub enum EventKind {
     /// It was revoked, for this reason.
     #[n(3)]
     Revoked(#[cbor(n(0), decode_with = "codec::reason")] String),
-    /// Its holder converted it.
+    /// Its holder converted or described it, and it has this mode now.
     #[n(4)]
-    Converted(#[n(0)] ConvertTo),
+    Changed(#[n(0)] ModeName),
 }
 
 /// A notice that the rules caused.
@@ -81,6 +84,9 @@ pub enum Notice {
     /// See [`Notices::event`].
     #[n(3)]
     Event(#[n(0)] Box<Event>),
+    /// See [`Notices::wanted`].
+    #[n(4)]
+    Wanted(#[n(0)] AttachmentId, #[n(1)] ModeName),
 }
 
 impl Notice {
@@ -106,14 +112,13 @@ impl Notice {
                         each(None, Self::event(EventKind::Granted, name, lease, None));
                     }
                 }
-                Effect::Converted(token) if is_watched => {
+                Effect::Changed(token) if is_watched => {
                     if let Some(lease) = lock.lease_of(token) {
-                        let is_exclusive = lease.terms.mode == Mode::Exclusive;
-                        let to = if is_exclusive { ConvertTo::Exclusive } else { ConvertTo::Shared };
-                        each(None, Self::event(EventKind::Converted(to), name, lease, None));
+                        each(None, Self::event(EventKind::Changed(lease.terms.mode.name()), name, lease, None));
                     }
                 }
-                Effect::Granted(_) | Effect::Converted(_) => {}
+                Effect::Granted(_) | Effect::Changed(_) => {}
+                Effect::Wanted { replica, attachment, mode } => each(Some(replica), Self::Wanted(attachment, mode)),
                 Effect::Ended { lease, end } => {
                     if let Some(attachment) = lease.attachment {
                         each(Some(lease.attachment_replica), Self::LeaseEnded(attachment, end));
@@ -140,6 +145,7 @@ impl Notice {
             grant_id: lease.grant_id,
             token: lease.token,
             max_hold,
+            identity: lease.terms.extra.as_ref().and_then(|extra| extra.identity.clone()),
         }))
     }
 
@@ -149,6 +155,7 @@ impl Notice {
             Self::LookAgain(request, attempt) => notices.look_again(request, attempt),
             Self::LeaseEnded(attachment, end) => notices.lease_ended(attachment, end),
             Self::Detached(attachment) => notices.detached(attachment),
+            Self::Wanted(attachment, mode) => notices.wanted(attachment, mode),
             Self::Event(event) => notices.event(*event),
         }
     }
@@ -181,6 +188,9 @@ pub trait Notices: Send + Sync + 'static {
 
     /// The attachment was replaced by a newer one.
     fn detached(&self, attachment: AttachmentId);
+
+    /// Somebody waits for a lock whose lease this attachment keeps, and which the lease keeps from getting it.
+    fn wanted(&self, attachment: AttachmentId, mode: ModeName);
 
     /// Whether anybody watches: if not, events need not be made.
     fn is_watched(&self) -> bool;
@@ -224,6 +234,8 @@ impl Notices for TestNotices {
     fn lease_ended(&self, _: AttachmentId, _: LeaseEnd) {}
 
     fn detached(&self, _: AttachmentId) {}
+
+    fn wanted(&self, _: AttachmentId, _: ModeName) {}
 
     fn is_watched(&self) -> bool {
         false

@@ -13,6 +13,7 @@ use fencepost::testing::{
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
         lease::Terms,
         limits::{Limits, METADATA_BYTES_MAX},
+        mode::ModeName,
         name::{Holder, LockName, Metadata},
         outcome::{AcquireOutcome, Grant, LockView},
         time::StoreTime,
@@ -64,7 +65,7 @@ fn call(wait: Duration) -> AcquireCall {
         metadata: Metadata::default(),
         min_token: 0,
         max_hold: None,
-        delays: None,
+        extra: None,
         mode: Default::default(),
     };
     let request = RequestId(Uuid::new_v4());
@@ -193,6 +194,7 @@ fn an_acquire_that_another_server_answers_makes_8_allocations_more() {
         left: Duration::from_secs(30),
         previous_end: None,
         slot: None,
+        mode: ModeName::Exclusive,
     };
     let granted = reply(Ok(Done::Outcome {
         outcome: Outcome::Acquire(AcquireOutcome::Granted(grant)),

@@ -35,7 +35,7 @@ pub(crate) fn acquire(request: RequestId, ttl: Duration, wait: bool) -> Acquire 
         metadata: Metadata::default(),
         min_token: 0,
         max_hold: None,
-        delays: None,
+        extra: None,
         mode: Default::default(),
     };
     let call = Call { request, attempt: 1, id: CallId(Uuid::new_v4().as_u64_pair().0) };

@@ -6,6 +6,7 @@ use fencepost::testing::{
     domain::{
         ids::{AttachmentId, Call, RequestId},
         lease::LeaseEnd,
+        mode::ModeName,
         outcome::AcquireOutcome,
     },
     store::{Event, Notices, Timed},
@@ -33,6 +34,8 @@ impl Notices for NoNotices {
 
     fn detached(&self, _: AttachmentId) {}
 
+    fn wanted(&self, _: AttachmentId, _: ModeName) {}
+
     fn is_watched(&self) -> bool {
         false
     }
@@ -51,6 +54,7 @@ pub(crate) struct RecordingNotices {
     pub(crate) claimed: Mutex<Vec<(Call, Timed<AcquireOutcome>)>>,
     pub(crate) ended: Mutex<Vec<(AttachmentId, LeaseEnd)>>,
     pub(crate) detached: Mutex<Vec<AttachmentId>>,
+    pub(crate) wanted: Mutex<Vec<(AttachmentId, ModeName)>>,
     pub(crate) events: Mutex<Vec<Event>>,
     pub(crate) watched: AtomicBool,
     /// Whether no waiting client reads.
@@ -77,6 +81,10 @@ impl Notices for RecordingNotices {
 
     fn detached(&self, attachment: AttachmentId) {
         self.detached.lock().unwrap().push(attachment);
+    }
+
+    fn wanted(&self, attachment: AttachmentId, mode: ModeName) {
+        self.wanted.lock().unwrap().push((attachment, mode));
     }
 
     fn is_watched(&self) -> bool {

@@ -7,7 +7,9 @@ use crate::clock::Moment;
 use crate::core::Backoff;
 use crate::facts::LATE_DIVISOR;
 use crate::lock::Lock;
+use crate::mode::Mode;
 use crate::proto::wire;
+use crate::set_item::SetItem;
 use crate::unary_renewal;
 use crate::v1;
 use crate::values::LeaseEnd;
@@ -119,6 +121,22 @@ impl Acquire {
         self
     }
 
+    /// Does not wait if so many requests wait already: the lock is [`Contended`](AcquireError::Contended) then. For
+    /// work that need not be done twice, such as a build that the next one replaces. Default: 0, no bound. All servers
+    /// have to know it, as with [`max_hold`](Self::max_hold).
+    pub fn max_waiters(mut self, max_waiters: u32) -> Self {
+        self.request.max_waiters = max_waiters;
+        self
+    }
+
+    /// Asks to be told when somebody waits whom the lock excludes ([`Held::wanted`](crate::Held::wanted)). For those
+    /// who keep a lock while nobody else wants it, and for jobs that may be interrupted. All servers have to know it,
+    /// as with [`max_hold`](Self::max_hold).
+    pub fn tell_when_wanted(mut self) -> Self {
+        self.request.tell_when_wanted = true;
+        self
+    }
+
     /// How long to wait in the queue if the lock is held. Default: do not wait.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
@@ -131,7 +149,16 @@ impl Acquire {
         self
     }
 
-    /// Metadata shown with the holder. Call it once for each key.
+    /// A label of what acquires locks one after another, and waits for one while it holds others: a worker, a job, a
+    /// transaction. At most 128 bytes. Owners that wait for each other are a deadlock, which `fencepost deadlocks`
+    /// finds. All servers have to know it, as with [`max_hold`](Self::max_hold).
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.request.owner = owner.into();
+        self
+    }
+
+    /// Metadata shown with the holder. Call it once for each key. [`describe`](crate::Held::describe) replaces it
+    /// later.
     pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.request.metadata.insert(key.into(), value.into());
         self
@@ -176,10 +203,10 @@ impl Acquire {
         self
     }
 
-    /// The same request for another lock.
-    pub(crate) fn named(mut self, lock_name: &str) -> Self {
-        lock_name.clone_into(&mut self.request.lock_name);
-        self
+    /// The same request for one lock of a set.
+    pub(crate) fn for_item(mut self, item: &SetItem) -> Self {
+        item.name.clone_into(&mut self.request.lock_name);
+        if item.is_shared { self.shared() } else { self }
     }
 
     /// The same request with a new id.
@@ -224,9 +251,9 @@ impl Acquire {
     async fn grant(mut self, wait: Duration) -> Result<Lock, AcquireError> {
         self.request.wait_timeout = wire(wait);
         let (shared, name) = (self.client.shared, self.request.lock_name.clone());
-        let leaves_delay = self.request.lock_delay.is_some();
-        let is_semaphore = self.request.mode() == v1::LockMode::Semaphore;
-        let permits = if is_semaphore { self.request.permits.max(1) } else { 0 };
+        let (leaves_delay, chose_id) = (self.request.lock_delay.is_some(), self.request.request_id.is_empty());
+        let mode = Mode::of(self.request.mode()).unwrap_or_default();
+        let permits = if mode == Mode::Semaphore { self.request.permits.max(1) } else { 0 };
         let route = Route::Session { keeper: shared.keeper.clone(), position: self.position };
         let mut acquired = Attempts::new(shared.core.clone(), route, self.request, true).run().await?;
         // No await from here on: the lease is either owned by a lock or being released.
@@ -235,8 +262,10 @@ impl Acquire {
         match answer.outcome() {
             Outcome::Acquired => {}
             Outcome::TimedOut => return Err(AcquireError::timed_out(name, answer)),
-            // The answer to a retry that arrived when the wait was over.
-            Outcome::Contended if !wait.is_zero() => return Err(AcquireError::timed_out(name, answer)),
+            // The answer to a retry that was sent when the wait was over.
+            Outcome::Contended if !wait.is_zero() && !acquired.waits => {
+                return Err(AcquireError::timed_out(name, answer));
+            }
             Outcome::Contended => return Err(AcquireError::contended(name, answer)),
             Outcome::Unspecified => return Err(AcquireError::Answer),
         }
@@ -244,6 +273,10 @@ impl Acquire {
         let mut lock = Lock::start(shared, lease, LeaseEnd::of(answer.previous_end()));
         lock.set_leaves_delay(leaves_delay);
         lock.set_permits(permits);
+        lock.asked_for(mode);
+        if chose_id {
+            lock.state.is_new();
+        }
         Ok(lock)
     }
 }

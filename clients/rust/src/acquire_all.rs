@@ -7,7 +7,8 @@ use crate::client::Client;
 use crate::clock::Moment;
 use crate::core::Backoff;
 use crate::facts::SET_NAMES_MAX;
-use crate::lock_set::{LockSet, ordered};
+use crate::lock_set::LockSet;
+use crate::set_item::{NoSet, SetItem, ordered};
 use crate::status::LockLost;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -22,14 +23,14 @@ use std::time::Duration;
 pub struct AcquireAll {
     /// A request that gets its name in its turn.
     one: Acquire,
-    names: Vec<String>,
+    items: Vec<SetItem>,
     wait: Duration,
     by_tries: bool,
 }
 
 impl AcquireAll {
-    pub(crate) fn new(client: &Client, names: Vec<String>, by_tries: bool) -> Self {
-        Self { one: client.acquire(String::new()), names, wait: Duration::ZERO, by_tries }
+    pub(crate) fn new(client: &Client, items: Vec<SetItem>, by_tries: bool) -> Self {
+        Self { one: client.acquire(String::new()), items, wait: Duration::ZERO, by_tries }
     }
 
     /// How long each lease lasts without a renewal ([`Acquire::ttl`]).
@@ -69,6 +70,25 @@ impl AcquireAll {
         self
     }
 
+    /// A label of what acquires the locks ([`Acquire::owner`]).
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.one = self.one.owner(owner);
+        self
+    }
+
+    /// Does not wait for a lock for which so many requests wait already ([`Acquire::max_waiters`]).
+    pub fn max_waiters(mut self, max_waiters: u32) -> Self {
+        self.one = self.one.max_waiters(max_waiters);
+        self
+    }
+
+    /// Asks to be told when somebody waits for one of the locks ([`Acquire::tell_when_wanted`]): each lock tells it by
+    /// itself.
+    pub fn tell_when_wanted(mut self) -> Self {
+        self.one = self.one.tell_when_wanted();
+        self
+    }
+
     /// Metadata shown with the holder of each lock. Call it once for each key.
     pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.one = self.one.metadata(key, value);
@@ -77,10 +97,10 @@ impl AcquireAll {
 
     async fn acquire(self) -> Result<LockSet, AcquireAllError> {
         let until = Moment::now().plus(self.wait);
-        let names = ordered(self.names.clone()).map_err(|count| AcquireAllError::Names { count })?;
+        let items = ordered(self.items.clone())?;
         let mut pauses = Backoff::default();
         loop {
-            let failed = match self.collect(&names, until).await {
+            let failed = match self.collect(&items, until).await {
                 Ok(locks) => return Ok(locks),
                 Err(failed) => failed,
             };
@@ -94,11 +114,11 @@ impl AcquireAll {
     }
 
     /// Dropped at any await, it drops the locks that it has, which releases them.
-    async fn collect(&self, names: &[String], until: Moment) -> Result<LockSet, AcquireAllError> {
-        let (mut locks, count) = (LockSet::default(), names.len());
-        for name in names {
+    async fn collect(&self, items: &[SetItem], until: Moment) -> Result<LockSet, AcquireAllError> {
+        let (mut locks, count) = (LockSet::default(), items.len());
+        for item in items {
             let wait = if self.by_tries { Duration::ZERO } else { until.from_now() };
-            let acquiring = self.one.clone().named(name).wait(wait).into_future();
+            let acquiring = self.one.clone().for_item(item).wait(wait).into_future();
             let acquired = tokio::select! {
                 biased;
                 lost = locks.lost() => return Err(lost_early(locks, lost, count).await),
@@ -109,9 +129,9 @@ impl AcquireAll {
                 Err(cause) => {
                     let given_back = give_back(locks).await;
                     return Err(AcquireAllError::NotAcquired {
-                        name: name.clone(),
+                        name: item.name.clone(),
                         count,
-                        cause: self.in_turn(cause),
+                        cause: self.in_turn(cause, wait),
                         given_back,
                     });
                 }
@@ -125,10 +145,11 @@ impl AcquireAll {
     }
 
     /// The error of a lock whose turn came when the wait was over is that of a wait.
-    fn in_turn(&self, cause: AcquireError) -> AcquireError {
+    fn in_turn(&self, cause: AcquireError, wait: Duration) -> AcquireError {
+        let is_late = !self.by_tries && !self.wait.is_zero() && wait.is_zero();
         match cause {
-            AcquireError::Contended { name, holders, waiters, delay } if !self.by_tries && !self.wait.is_zero() => {
-                AcquireError::TimedOut { name, holders, waiters, delay }
+            AcquireError::Contended { name, holders, waiters, delay, semaphore } if is_late => {
+                AcquireError::TimedOut { name, holders, waiters, delay, semaphore }
             }
             other => other,
         }
@@ -170,6 +191,12 @@ pub enum AcquireAllError {
         /// The number of different names.
         count: usize,
     },
+    /// A name was given twice, in two modes. Nothing was sent.
+    #[error("{name} cannot be both exclusive and shared in one set of locks")]
+    TwoModes {
+        /// The name.
+        name: String,
+    },
     /// One of the locks was not acquired.
     #[error("the {count} locks were not acquired, because of {name}: {cause}; {}", back(.given_back))]
     NotAcquired {
@@ -194,6 +221,15 @@ pub enum AcquireAllError {
         /// The names of the locks that were acquired and given back, in this order.
         given_back: Vec<String>,
     },
+}
+
+impl From<NoSet> for AcquireAllError {
+    fn from(why: NoSet) -> Self {
+        match why {
+            NoSet::Names { count } => Self::Names { count },
+            NoSet::TwoModes { name } => Self::TwoModes { name },
+        }
+    }
 }
 
 impl AcquireAllError {

@@ -2,6 +2,7 @@
 
 use crate::code::Code;
 use crate::error::{CallError, FieldViolation};
+use crate::info::SemaphoreInfo;
 use crate::v1;
 use crate::values::{Holder, LockDelay};
 use std::time::Duration;
@@ -10,7 +11,8 @@ use std::time::Duration;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The lock is not free, and no wait was requested.
+    /// The lock is not free, and no wait was requested, or as many as [`max_waiters`](crate::Acquire::max_waiters)
+    /// allows wait already.
     #[error("{}", describe(.name, "", .holders, .delay.as_ref(), *.waiters))]
     Contended {
         /// The lock's name.
@@ -22,6 +24,8 @@ pub enum AcquireError {
         waiters: u32,
         /// Why nobody gets the lock, if nobody holds it.
         delay: Option<LockDelay>,
+        /// The permits, if the lock is held as a semaphore.
+        semaphore: Option<SemaphoreInfo>,
     },
     /// The wait ended without a grant.
     #[error("{}", describe("it", &format!("timed out waiting for {name}: "), .holders, .delay.as_ref(), *.waiters))]
@@ -35,6 +39,8 @@ pub enum AcquireError {
         waiters: u32,
         /// Why nobody gets the lock, if nobody holds it.
         delay: Option<LockDelay>,
+        /// The permits, if the lock is held as a semaphore.
+        semaphore: Option<SemaphoreInfo>,
     },
     /// The request breaks a rule. Retrying it is useless.
     #[error("{message} (INVALID_FIELD)")]
@@ -95,13 +101,13 @@ pub enum AcquireError {
 
 impl AcquireError {
     pub(crate) fn contended(name: String, answer: v1::AcquireResponse) -> Self {
-        let delay = answer.delay.map(Into::into);
-        Self::Contended { name, holders: holders(answer.holders), waiters: answer.waiters, delay }
+        let (delay, semaphore) = (answer.delay.map(Into::into), answer.semaphore.map(Into::into));
+        Self::Contended { name, holders: holders(answer.holders), waiters: answer.waiters, delay, semaphore }
     }
 
     pub(crate) fn timed_out(name: String, answer: v1::AcquireResponse) -> Self {
-        let delay = answer.delay.map(Into::into);
-        Self::TimedOut { name, holders: holders(answer.holders), waiters: answer.waiters, delay }
+        let (delay, semaphore) = (answer.delay.map(Into::into), answer.semaphore.map(Into::into));
+        Self::TimedOut { name, holders: holders(answer.holders), waiters: answer.waiters, delay, semaphore }
     }
 }
 
@@ -164,11 +170,12 @@ mod tests {
             (vec![holder("a")], None, "is held by a, 2 waiting"),
             (vec![holder("a"), holder(""), holder("b")], None, "is held by a and b, 2 waiting"),
         ] {
-            let (name, waiters) = ("orders/42".to_owned(), 2);
+            let (name, waiters, semaphore) = ("orders/42".to_owned(), 2, None);
             let (of_contended, of_late) = (holders.clone(), delay.clone());
-            let contended = AcquireError::Contended { name: name.clone(), holders: of_contended, waiters, delay };
+            let contended =
+                AcquireError::Contended { name: name.clone(), holders: of_contended, waiters, delay, semaphore };
             assert_eq!(contended.to_string(), format!("orders/42 {state}"));
-            let late = AcquireError::TimedOut { name, holders, waiters, delay: of_late };
+            let late = AcquireError::TimedOut { name, holders, waiters, delay: of_late, semaphore };
             assert_eq!(late.to_string(), format!("timed out waiting for orders/42: it {state}"));
         }
     }

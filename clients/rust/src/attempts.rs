@@ -53,6 +53,8 @@ pub(crate) struct Acquired {
     pub(crate) timed: Timed<v1::AcquireResponse>,
     /// The lease of a grant on a session, moved out of the message.
     pub(crate) grant: Option<Grant>,
+    /// Whether the transmission that was answered had time left to wait.
+    pub(crate) waits: bool,
 }
 
 impl Acquired {
@@ -134,7 +136,8 @@ impl Attempts {
             }
         };
         self.open = result.as_ref().is_err_and(|error| may_be_applied(error, self.transmissions > 1));
-        result
+        let waits = !duration(self.request.wait_timeout).is_zero();
+        result.map(|acquired| Acquired { waits, ..acquired })
     }
 
     /// Whether the request ended while the servers could not hear from it, with time left to wait. That takes a retry.
@@ -184,7 +187,7 @@ impl Attempts {
         let limit = self.limit();
         let sent_at = Moment::now();
         let answer = self.core.within(limit, request, |request| client.acquire(request)).await;
-        let timed = answer.map(|message| Acquired { timed: Timed { sent_at, message }, grant: None });
+        let timed = answer.map(|message| Acquired { timed: Timed { sent_at, message }, grant: None, waits: false });
         (server, self.core.answered(&channel, timed))
     }
 
@@ -211,7 +214,7 @@ impl Attempts {
 fn acquired(answer: Answer) -> Result<Acquired, CallError> {
     let (sent_at, grant) = (answer.sent, answer.grant);
     match answer.message {
-        Message::Acquire(message) => Ok(Acquired { timed: Timed { sent_at, message }, grant }),
+        Message::Acquire(message) => Ok(Acquired { timed: Timed { sent_at, message }, grant, waits: false }),
         _ => Err(CallError::new(Status::internal("the server answered an acquire with another message"))),
     }
 }

@@ -5,6 +5,7 @@ use crate::bearer::Connection;
 use crate::clock::Moment;
 use crate::core::Core;
 use crate::error::CallError;
+use crate::observe;
 use crate::servers::Lane;
 use crate::silence;
 use crate::v1;
@@ -94,6 +95,16 @@ impl Calls {
         retried!(self, request, LockServiceClient.list)
     }
 
+    /// Reads one lock and those who wait for it, one page at a time.
+    pub async fn list_waiters(&self, request: v1::ListWaitersRequest) -> Result<v1::ListWaitersResponse, CallError> {
+        retried!(self, request, LockServiceClient.list_waiters)
+    }
+
+    /// Replaces what others see of a lease. With a number of your own a repeat changes nothing.
+    pub async fn describe(&self, request: v1::DescribeRequest) -> Result<v1::DescribeResponse, CallError> {
+        retried!(self, request, LockServiceClient.describe)
+    }
+
     /// Checks whether this token belongs to the lock's current lease.
     pub async fn check_token(&self, request: v1::CheckTokenRequest) -> Result<v1::CheckTokenResponse, CallError> {
         retried!(self, request, LockServiceClient.check_token)
@@ -128,6 +139,14 @@ impl Calls {
                 }
             }
         };
+        core.retry(Lane::Prompt, Moment::now().plus(core.retry_for), open).await
+    }
+
+    /// Streams the states of one lock. Opening is retried; a broken stream is not resumed
+    /// ([`Client::observe`](crate::Client::observe) does that).
+    pub async fn observe(&self, request: v1::ObserveRequest) -> Result<Streaming<v1::ObserveResponse>, CallError> {
+        let core = &self.core;
+        let open = |channel: Connection| observe::open(core, channel, request.clone());
         core.retry(Lane::Prompt, Moment::now().plus(core.retry_for), open).await
     }
 }

@@ -13,7 +13,9 @@ use crate::environment;
 use crate::keeper::Keeper;
 use crate::lease::LeaseState;
 use crate::lock::Lock;
+use crate::mode::Mode;
 use crate::servers::{Server, Servers};
+use crate::set_item::SetItem;
 use crate::status::LossCause;
 use crate::tls::{Tls, TlsFileError};
 use crate::validate;
@@ -107,7 +109,8 @@ impl Client {
     }
 
     /// Prepares to acquire several locks together, all of them or none: set options, then await it. Names are 1 to 64;
-    /// one that is given twice counts once.
+    /// one that is given twice counts once. A name alone asks for an exclusive lock, and a [`SetItem`] for a shared
+    /// one.
     ///
     /// The locks are acquired one after another, in the order of the bytes of their names, in which all clients acquire
     /// them: so no two calls wait for each other in a circle. It is not one step: others see that some are held, and
@@ -126,7 +129,7 @@ impl Client {
     pub fn acquire_all<I>(&self, names: I) -> AcquireAll
     where
         I: IntoIterator,
-        I::Item: Into<String>,
+        I::Item: Into<SetItem>,
     {
         AcquireAll::new(self, names.into_iter().map(Into::into).collect(), false)
     }
@@ -139,7 +142,7 @@ impl Client {
     pub fn try_all<I>(&self, names: I) -> AcquireAll
     where
         I: IntoIterator,
-        I::Item: Into<String>,
+        I::Item: Into<SetItem>,
     {
         AcquireAll::new(self, names.into_iter().map(Into::into).collect(), true)
     }
@@ -176,6 +179,9 @@ impl Client {
         }
         let mut lock = Lock::start(self.shared.clone(), Arc::new(state), None);
         lock.set_permits(permits);
+        if permits > 0 {
+            lock.asked_for(Mode::Semaphore);
+        }
         lock
     }
 

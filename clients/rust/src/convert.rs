@@ -5,6 +5,7 @@ use crate::clock::Moment;
 use crate::core::Core;
 use crate::error::CallError;
 use crate::lock::Lock;
+use crate::mode::Mode;
 use crate::servers::Lane;
 use crate::status::{LockLost, Loss};
 use crate::v1::{self, convert_response::Outcome};
@@ -30,7 +31,7 @@ impl Lock {
     ///
     /// Refused (`NOT_CONVERTIBLE`) for a lock with `min_hold` or `lock_delay`, and for a semaphore.
     pub async fn downgrade(&mut self) -> Result<(), ConvertError> {
-        self.convert(v1::LockMode::Shared).await.map(drop)
+        self.convert(Mode::Shared).await.map(drop)
     }
 
     /// Makes a shared lock exclusive, if nobody else shares it or is offered it: `false` if somebody does, and it stays
@@ -39,12 +40,13 @@ impl Lock {
     ///
     /// Afterwards the lock has a **new token**, of which handles tell: read [`token`](crate::Held::token) for each
     /// write. That is so for a lock that was exclusive, too: a [`downgrade`](Self::downgrade) that had no answer does
-    /// not undo the upgrade if it arrives later. Refused (`NOT_CONVERTIBLE`) for a semaphore.
+    /// not undo the upgrade if it arrives later. If the outcome is unknown, or the future was dropped, the token may be
+    /// outdated: call this again. Refused (`NOT_CONVERTIBLE`) for a semaphore.
     pub async fn try_upgrade(&mut self) -> Result<bool, ConvertError> {
-        self.convert(v1::LockMode::Exclusive).await
+        self.convert(Mode::Exclusive).await
     }
 
-    async fn convert(&mut self, mode: v1::LockMode) -> Result<bool, ConvertError> {
+    async fn convert(&mut self, mode: Mode) -> Result<bool, ConvertError> {
         let state = &self.held().state;
         if let Some(lost) = state.lost(Moment::now()) {
             return Err(ConvertError::Lost(lost));
@@ -53,12 +55,12 @@ impl Lock {
             lock_name: state.name.clone(),
             lease_id: state.lease_id.clone(),
             fencing_token: state.token(),
-            mode: mode.into(),
+            mode: v1::LockMode::from(mode).into(),
         };
         let answer = call(&self.core, request).await?;
         match answer.outcome() {
             Outcome::Converted => {
-                state.convert(answer.fencing_token);
+                state.convert(mode, answer.fencing_token);
                 Ok(true)
             }
             Outcome::Contended => Ok(false),

@@ -3,6 +3,7 @@
 use crate::clock::Moment;
 use crate::core::Core;
 use crate::lease::LeaseState;
+use crate::mode::Mode;
 use crate::status::{LockLost, Status};
 use std::future::Future;
 use std::sync::Arc;
@@ -32,6 +33,12 @@ impl Held {
     /// The public id of the grant. Store it with the token.
     pub fn grant_id(&self) -> &str {
         &self.state.grant_id
+    }
+
+    /// Which others it excludes. [`downgrade`](crate::Lock::downgrade) and [`try_upgrade`](crate::Lock::try_upgrade)
+    /// change it.
+    pub fn mode(&self) -> Mode {
+        self.state.mode().unwrap_or_default()
     }
 
     /// How many permits of a [`semaphore`](crate::Acquire::semaphore) it has; 0 if the lock is held as none.
@@ -90,6 +97,30 @@ impl Held {
                     Status::Lost(lost) => return lost,
                     Status::Held | Status::AtRisk { .. } => held.change_or_end(&mut changes).await,
                 }
+            }
+        }
+    }
+
+    /// Whether a server has said that somebody waits whom this lock excludes. Only if its request had
+    /// [`tell_when_wanted`](crate::Acquire::tell_when_wanted). Once true, it stays true.
+    pub fn is_wanted(&self) -> bool {
+        self.state.snapshot(Moment::now()).wanted.is_some()
+    }
+
+    /// Resolves when a server says that somebody waits whom this lock excludes, with the mode in which it is waited
+    /// for; with `None` when the lock is lost before that. Only if its request had
+    /// [`tell_when_wanted`](crate::Acquire::tell_when_wanted). It is a hint, which may be lost when another server
+    /// takes over: do not rely on it. The future borrows nothing and is cancel-safe.
+    pub fn wanted(&self) -> impl Future<Output = Option<Mode>> + Send + 'static + use<> {
+        let held = self.clone();
+        async move {
+            let mut changes = held.state.changes();
+            loop {
+                let known = held.state.snapshot(Moment::now());
+                if known.wanted.is_some() || known.is_lost() {
+                    return known.wanted.filter(|_| !known.is_lost());
+                }
+                held.change_or_end(&mut changes).await;
             }
         }
     }

@@ -5,12 +5,15 @@
 //! never revives it.
 
 use crate::clock::Moment;
+use crate::describe::Described;
 use crate::events;
+use crate::mode::Mode;
 use crate::status::{LockLost, Loss, LossCause, Status};
+use crate::v1;
 use crate::validity::{Reading, is_overdue};
 use crate::values::Lease;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -36,6 +39,8 @@ pub(crate) struct Snapshot {
     at_risk: bool,
     /// Whether the last renewal answered less than the TTL: the lease ends by its `max_hold`, and misses no renewal.
     pub(crate) bounded: bool,
+    /// The mode in which somebody waits whom it excludes, once the server has said so.
+    pub(crate) wanted: Option<Mode>,
     lost: Option<Loss>,
 }
 
@@ -59,7 +64,11 @@ pub(crate) struct LeaseState {
     pub(crate) grant_id: String,
     /// A conversion changes it.
     token: AtomicU64,
+    /// As on the wire: 0 if it is not known.
+    mode: AtomicI32,
     pub(crate) slot: Option<u32>,
+    /// Locked while a description is sent, so that descriptions arrive in the order of their numbers.
+    pub(crate) described: tokio::sync::Mutex<Described>,
     /// The attempt number of the latest attachment.
     attachment: AtomicU32,
     /// Whether a session of this process has ever renewed it.
@@ -81,7 +90,9 @@ impl LeaseState {
             lease_id: lease.lease_id,
             grant_id: lease.grant_id,
             token: AtomicU64::new(lease.token),
+            mode: AtomicI32::new(lease.mode.map_or(0, |mode| v1::LockMode::from(mode).into())),
             slot: lease.slot,
+            described: tokio::sync::Mutex::new(Described::Unknown),
             attachment: AtomicU32::new(0),
             kept: AtomicBool::new(false),
             jumps: AtomicU32::new(0),
@@ -93,6 +104,7 @@ impl LeaseState {
                 store_unreachable: false,
                 at_risk: false,
                 bounded: false,
+                wanted: None,
                 lost: None,
             }),
             changed: watch::Sender::new(()),
@@ -117,7 +129,7 @@ impl LeaseState {
         self.update(now, |_| {})
     }
 
-    /// Applies a change unless the lease is lost, and notifies watchers of a new status.
+    /// Applies a change unless the lease is lost, and notifies watchers of a new status and of waiters.
     fn update(&self, now: Moment, change: impl FnOnce(&mut Snapshot)) -> Snapshot {
         let (before, after) = {
             let mut guard = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -132,7 +144,7 @@ impl LeaseState {
             }
             (before, *guard)
         };
-        if (before.at_risk, before.lost) != (after.at_risk, after.lost) {
+        if (before.at_risk, before.lost, before.wanted) != (after.at_risk, after.lost, after.wanted) {
             self.changed.send_replace(());
         }
         if let (None, Some(loss)) = (before.lost, after.lost)
@@ -164,9 +176,16 @@ impl LeaseState {
         self.token.load(Ordering::Acquire)
     }
 
-    /// It was converted, and has this token from now on.
-    pub(crate) fn convert(&self, token: u64) {
+    /// `None` if it is not known.
+    pub(crate) fn mode(&self) -> Option<Mode> {
+        let mode = v1::LockMode::try_from(self.mode.load(Ordering::Acquire));
+        mode.ok().and_then(Mode::of)
+    }
+
+    /// Its mode, and its token from now on.
+    pub(crate) fn convert(&self, mode: Mode, token: u64) {
         self.token.store(token, Ordering::Release);
+        self.mode.store(v1::LockMode::from(mode).into(), Ordering::Release);
     }
 
     /// How long it is still valid; `None` if it is lost.
@@ -214,6 +233,18 @@ impl LeaseState {
     pub(crate) fn store_unreachable(&self, now: Moment) {
         self.at_risk(now, "the server cannot reach its store");
         self.update(now, |known| known.store_unreachable = true);
+    }
+
+    /// Somebody waits whom it excludes.
+    pub(crate) fn wanted(&self, now: Moment, mode: Mode) {
+        self.update(now, |known| known.wanted = Some(mode));
+    }
+
+    /// Nobody has had the lease before, nor described it.
+    pub(crate) fn is_new(&self) {
+        if let Ok(mut described) = self.described.try_lock() {
+            *described = Described::Last(0);
+        }
     }
 
     /// Ends the lease. Returns whether it was not lost before.
@@ -267,7 +298,7 @@ impl LeaseState {
         self.attachment.load(Ordering::Relaxed)
     }
 
-    /// Notified at every change of the status.
+    /// Notified at every change of the status, and when somebody waits.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }

@@ -4,6 +4,7 @@ use crate::client::Shared;
 use crate::clock::Moment;
 use crate::held::Held;
 use crate::lease::LeaseState;
+use crate::mode::Mode;
 use crate::release::{ReleaseError, Released};
 use crate::releasing::Releasing;
 use crate::status::{Loss, LossCause};
@@ -43,6 +44,13 @@ impl Lock {
     /// How many permits of a semaphore it has.
     pub(crate) fn set_permits(&mut self, permits: u32) {
         self.held.permits = permits;
+    }
+
+    /// The mode of its request, for a server that did not tell the mode of the lease.
+    pub(crate) fn asked_for(&self, mode: Mode) {
+        if self.held.state.mode().is_none() {
+            self.held.state.convert(mode, self.held.token());
+        }
     }
 
     /// The lease id. It is a secret: whoever knows it can renew and release the lease.
@@ -97,6 +105,7 @@ impl Lock {
             ttl: left,
             permits: self.held.permits,
             slot: state.slot,
+            mode: state.mode(),
         }
     }
 

@@ -1,6 +1,5 @@
 //! Several locks held by this process together.
 
-use crate::facts;
 use crate::lock::Lock;
 use crate::release::{ReleaseError, Released};
 use crate::releasing::Releasing;
@@ -156,29 +155,4 @@ pub struct ReleaseAllError {
     pub names: Vec<String>,
     /// Why that of the first one is not.
     pub cause: ReleaseError,
-}
-
-/// Each name once, sorted by its bytes: the order in which the clients of all languages acquire locks.
-///
-/// `Err` with the number of different names if that is 0, or more than one call may ask for.
-pub(crate) fn ordered(mut names: Vec<String>) -> Result<Vec<String>, usize> {
-    // Rust compares strings by their bytes.
-    names.sort_unstable();
-    names.dedup();
-    if names.is_empty() || names.len() > facts::SET_NAMES_MAX { Err(names.len()) } else { Ok(names) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_sorted_by_bytes_and_each_is_there_once() {
-        let names = ["\u{10000}", "b", "\u{ff5e}", "a", "b"].map(str::to_owned).to_vec();
-        assert_eq!(ordered(names).unwrap_or_default(), ["a", "b", "\u{ff5e}", "\u{10000}"]);
-        assert_eq!(ordered(Vec::new()), Err(0));
-        let many = |count: usize| ordered((0..count).map(|it| it.to_string()).collect()).map(|names| names.len());
-        assert_eq!(many(facts::SET_NAMES_MAX), Ok(facts::SET_NAMES_MAX));
-        assert_eq!(many(facts::SET_NAMES_MAX + 1), Err(facts::SET_NAMES_MAX + 1));
-    }
 }

@@ -205,6 +205,7 @@ impl Session {
             Message::AtRisk(at_risk) => self.at_risk(&at_risk.handles, now),
             Message::Detached(detached) => self.detached(detached, now),
             Message::Draining(_) => self.drains(),
+            Message::Wanted(wanted) => self.wanted(wanted, now),
         }
         if proof && !before.proven {
             self.core.servers.answered(self.server);

@@ -1,6 +1,7 @@
 //! What servers say about locks, in types that do not depend on the library of the transport. [`raw`](crate::raw) has
 //! the generated ones.
 
+use crate::mode::Mode;
 use crate::proto::{duration, wire};
 use crate::v1;
 use std::collections::BTreeMap;
@@ -31,6 +32,12 @@ pub struct Holder {
     pub permits: u32,
     /// Its slot, if it has one permit of a semaphore.
     pub slot: Option<u32>,
+    /// What acquired it, among other locks, as the request said; may be empty.
+    pub owner: String,
+    /// Who it is, as the server verified it; `None` if it was not verified.
+    pub identity: Option<String>,
+    /// The number of its last description; 0 if it was never described.
+    pub description: u64,
 }
 
 impl From<v1::LockHolder> for Holder {
@@ -48,6 +55,9 @@ impl From<v1::LockHolder> for Holder {
             metadata: holder.metadata.into_iter().collect(),
             permits: holder.permits,
             slot: (holder.slot != 0).then_some(holder.slot),
+            owner: holder.owner,
+            identity: Some(holder.identity).filter(|identity| !identity.is_empty()),
+            description: holder.description,
         }
     }
 }
@@ -70,6 +80,9 @@ impl From<Holder> for v1::LockHolder {
             metadata: holder.metadata.into_iter().collect(),
             permits: holder.permits,
             slot: holder.slot.unwrap_or_default(),
+            owner: holder.owner,
+            identity: holder.identity.unwrap_or_default(),
+            description: holder.description,
         }
     }
 }
@@ -168,6 +181,8 @@ pub struct Lease {
     pub permits: u32,
     /// The slot, if it has one permit of a [`semaphore`](crate::Acquire::semaphore).
     pub slot: Option<u32>,
+    /// The mode that it has now. `None` if a server of an older version did not tell it.
+    pub mode: Option<Mode>,
 }
 
 impl fmt::Debug for Lease {
@@ -176,21 +191,24 @@ impl fmt::Debug for Lease {
         let mut debug = f.debug_struct("Lease");
         debug.field("lock_name", &self.lock_name).field("grant_id", &self.grant_id).field("token", &self.token);
         debug.field("ttl", &self.ttl).field("permits", &self.permits).field("slot", &self.slot);
+        debug.field("mode", &self.mode);
         debug.finish_non_exhaustive()
     }
 }
 
 impl From<v1::Lease> for Lease {
     fn from(lease: v1::Lease) -> Self {
-        let v1::Lease { lock_name, lease_id, grant_id, fencing_token: token, ttl, slot } = lease;
+        let mode = Mode::of(lease.mode());
+        let v1::Lease { lock_name, lease_id, grant_id, fencing_token: token, ttl, slot, mode: _ } = lease;
         let (permits, slot) = (u32::from(slot != 0), (slot != 0).then_some(slot));
-        Self { lock_name, lease_id, grant_id, token, ttl: duration(ttl), permits, slot }
+        Self { lock_name, lease_id, grant_id, token, ttl: duration(ttl), permits, slot, mode }
     }
 }
 
 impl From<Lease> for v1::Lease {
     fn from(lease: Lease) -> Self {
-        let Lease { lock_name, lease_id, grant_id, token: fencing_token, ttl, permits: _, slot } = lease;
-        Self { lock_name, lease_id, grant_id, fencing_token, ttl: wire(ttl), slot: slot.unwrap_or_default() }
+        let Lease { lock_name, lease_id, grant_id, token: fencing_token, ttl, permits: _, slot, mode } = lease;
+        let (slot, mode) = (slot.unwrap_or_default(), mode.map_or(v1::LockMode::Unspecified, Into::into));
+        Self { lock_name, lease_id, grant_id, fencing_token, ttl: wire(ttl), slot, mode: mode.into() }
     }
 }

@@ -58,9 +58,15 @@ async fn a_lock_exposes_its_grant() {
 #[tokio::test]
 async fn contention_names_the_holders() {
     let fake = Fake::start().await;
-    fake.on_acquire(|_| Do::Answer(refused(Outcome::Contended)));
-    match client(&[&fake]).acquire("x").await {
-        Err(AcquireError::Contended { holders, waiters: 2, .. }) => assert_eq!(holders[0].label, "somebody"),
+    let semaphore = v1::Semaphore { permits_used: 2, permit_limit: 2, permit_limit_version: 7 };
+    fake.on_acquire(move |_| {
+        let semaphore = Some(semaphore);
+        Do::Answer(v1::AcquireResponse { semaphore, ..refused(Outcome::Contended) })
+    });
+    match client(&[&fake]).acquire("x").semaphore(2).await {
+        Err(AcquireError::Contended { holders, waiters: 2, semaphore: permits, .. }) => {
+            assert_eq!((holders[0].label.as_str(), permits), ("somebody", Some(semaphore.into())));
+        }
         other => panic!("{other:?}"),
     }
     fake.on_acquire(|_| Do::Answer(refused(Outcome::TimedOut)));

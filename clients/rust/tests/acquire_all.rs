@@ -4,7 +4,7 @@
 mod fake;
 
 use fake::{BOUND, Do, Fake, acquired, client, refused};
-use fencepost_client::{AcquireAllError, AcquireError, LossCause, raw::v1};
+use fencepost_client::{AcquireAllError, AcquireError, LossCause, Mode, SetItem, raw::v1};
 use std::future::IntoFuture as _;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -61,6 +61,29 @@ async fn the_number_of_names_is_bounded() {
     assert!(matches!(none, AcquireAllError::Names { count: 0 }), "{none}");
     let many = client.try_all((0..65).map(|it| it.to_string())).await.unwrap_err();
     assert_eq!(many.to_string(), "a set of locks has 1 to 64 different names, not 65");
+    assert!(asked(&fake).is_empty());
+}
+
+#[tokio::test]
+async fn each_lock_is_asked_for_in_its_mode() {
+    let fake = Fake::start().await;
+    let client = client(&[&fake]);
+    let items = [SetItem::exclusive("tenants/7/orders/42"), SetItem::shared("tenants/7"), SetItem::shared("tenants")];
+    let locks = client.acquire_all(items).await.unwrap();
+    let of_requests = |state: &fake::State| state.acquires.iter().map(v1::AcquireRequest::mode).collect::<Vec<_>>();
+    let (shared, exclusive) = (v1::LockMode::Shared, v1::LockMode::Unspecified);
+    assert_eq!(of_requests(&fake.state()), [shared, shared, exclusive]);
+    assert_eq!(asked(&fake), ["tenants", "tenants/7", "tenants/7/orders/42"]);
+    let modes: Vec<_> = locks.iter().map(|lock| lock.mode()).collect();
+    assert_eq!(modes, [Mode::Shared, Mode::Shared, Mode::Exclusive]);
+}
+
+#[tokio::test]
+async fn a_name_in_two_modes_is_refused_and_nothing_is_sent() {
+    let fake = Fake::start().await;
+    let items = [SetItem::from("b"), SetItem::shared("a"), SetItem::from("a")];
+    let error = client(&[&fake]).try_all(items).await.unwrap_err();
+    assert_eq!(error.to_string(), "a cannot be both exclusive and shared in one set of locks");
     assert!(asked(&fake).is_empty());
 }
 

@@ -4,7 +4,8 @@
 use super::caller::wire;
 use fencepost_proto::v1::{
     AcquireRequest, AcquireResponse, CheckTokenRequest, CheckTokenResponse, ConvertRequest, ConvertResponse,
-    GetRequest, GetResponse, KeepAliveRequest, KeepAliveResponse, Lease, LeaseEnd, ListRequest, ListResponse, LockInfo,
+    DescribeRequest, DescribeResponse, GetRequest, GetResponse, KeepAliveRequest, KeepAliveResponse, Lease, LeaseEnd,
+    ListRequest, ListResponse, ListWaitersRequest, ListWaitersResponse, LockInfo, ObserveRequest, ObserveResponse,
     ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse, SessionRequest, SessionResponse, WatchRequest,
     WatchResponse,
     acquire_response::Outcome,
@@ -49,6 +50,7 @@ fn acquired(request: AcquireRequest) -> AcquireResponse {
         grant_id: "9c0f2a4e-1b7d-4c58-8a43-6e5d2b9f7c31".to_owned(),
         fencing_token: 1_763_000_000_000_000,
         ttl: request.ttl,
+        mode: 0,
         slot: 0,
     };
     AcquireResponse {
@@ -113,6 +115,20 @@ impl LockService for Echo {
     }
 
     async fn convert(&self, _: Request<ConvertRequest>) -> Result<Response<ConvertResponse>, Status> {
+        Err(not_here())
+    }
+
+    async fn describe(&self, _: Request<DescribeRequest>) -> Result<Response<DescribeResponse>, Status> {
+        Err(not_here())
+    }
+
+    type ObserveStream = Messages<ObserveResponse>;
+
+    async fn observe(&self, _: Request<ObserveRequest>) -> Result<Response<Self::ObserveStream>, Status> {
+        Err(not_here())
+    }
+
+    async fn list_waiters(&self, _: Request<ListWaitersRequest>) -> Result<Response<ListWaitersResponse>, Status> {
         Err(not_here())
     }
 

@@ -99,7 +99,7 @@ async fn read(
             Some(Message::Lost(_)) => events.lost.add(1),
             Some(Message::AtRisk(at_risk)) => events.at_risk.add(at_risk.handles.len()),
             Some(Message::Detached(_)) => events.detached.add(1),
-            Some(Message::Draining(_)) | None => {}
+            Some(Message::Draining(_) | Message::Wanted(_)) | None => {}
         }
     }
     if requests.upgrade().is_some() {

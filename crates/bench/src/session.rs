@@ -153,7 +153,7 @@ async fn read(
             Message::Lost(_) => shared.events.lost.add(1),
             Message::AtRisk(at_risk) => shared.events.at_risk.add(at_risk.handles.len()),
             Message::Detached(_) => shared.events.detached.add(1),
-            Message::Draining(_) => {}
+            Message::Draining(_) | Message::Wanted(_) => {}
         }
     };
     if requests.upgrade().is_some() {

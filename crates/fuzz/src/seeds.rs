@@ -153,7 +153,7 @@ pub fn records() -> Vec<Vec<u8>> {
             metadata,
             min_token: 3,
             max_hold: None,
-            delays: None,
+            extra: None,
             mode: Default::default(),
         },
         lease_id: LeaseId(id),
@@ -167,6 +167,7 @@ pub fn records() -> Vec<Vec<u8>> {
         attachment_attempt: 1,
         unheard: true,
         heard: true,
+        told_wanted: false,
     };
     let shared = Lease { terms: Terms { mode: Mode::Shared, ..lease.terms.clone() }, ..lease.clone() };
     let limit = PermitLimit { permits: 10, version: 3 };

@@ -132,6 +132,7 @@ mod tests {
             grant_id: "g".to_owned(),
             fencing_token: 7,
             ttl: Some(text::to_wire(Duration::from_secs(30))),
+            mode: 0,
             slot: 0,
         };
         AcquireResponse {

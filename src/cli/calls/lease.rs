@@ -128,7 +128,7 @@ fn released(name: &str, reply: &ReleaseResponse) -> Result<String, Failure> {
     }
 }
 
-fn ended(name: &str, end: LeaseEnd, successor: u64, advice: &str) -> String {
+pub(super) fn ended(name: &str, end: LeaseEnd, successor: u64, advice: &str) -> String {
     format!("the lease of {name} {}{}: {advice}", text::end(end), text::successor(successor))
 }
 

@@ -3,8 +3,12 @@
 
 pub(super) mod acquire;
 pub(super) mod admin;
+pub(super) mod describe;
 pub(super) mod lease;
+pub(super) mod observe;
 pub(in crate::cli) mod show;
+mod table;
+pub(super) mod waiters;
 pub(super) mod watch;
 
 use super::{

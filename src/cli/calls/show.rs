@@ -4,7 +4,7 @@ use crate::cli::{
     args::CallArgs,
     connect::{CallKind, RETRY_FOR, client, failed},
     exit::{Failure, NO},
-    look::{HEADING, Look, cell, columns},
+    look::Look,
     text, write_note,
 };
 use clap::Args;
@@ -15,7 +15,6 @@ use fencepost_client::{
         LockHolder, LockInfo, LockMode, Semaphore, check_token_response::Status,
     },
 };
-use std::cmp;
 
 /// The lock to show.
 #[derive(Args, Clone, Debug)]
@@ -108,12 +107,16 @@ fn shown(name: &str, reply: &GetResponse) -> String {
             (_, 1) => lines.push(format!("  slot      {}", lease.slot)),
             (_, permits) => lines.push(format!("  permits   {permits}")),
         }
+        let labels = [("owner   ", &lease.owner), ("identity", &lease.identity)];
+        let given = labels.into_iter().filter(|(_, text)| !text.is_empty());
+        lines.extend(given.map(|(label, text)| format!("  {label}  {}", text::visible(text))));
         lines.push(format!("  held for  {}", text::span(text::from_wire(lease.held_since.as_ref()))));
         lines.push(format!("  ttl       {}", text::span(text::from_wire(lease.ttl.as_ref()))));
         lines.push(format!("  grant id  {}", text::visible(&lease.grant_id)));
         let pair = |(key, value): (&String, &String)| format!("  {}={}", text::visible(key), text::visible(value));
         let mut metadata: Vec<_> = lease.metadata.iter().map(pair).collect();
         metadata.sort();
+        lines.extend((lease.description > 0).then(|| format!("  description {}", lease.description)));
         lines.extend(metadata);
     }
     if leases.is_empty() && lock.newest_token != 0 {
@@ -128,9 +131,6 @@ fn shown(name: &str, reply: &GetResponse) -> String {
     lines.join("\n")
 }
 
-/// The least columns for each of the two texts of a row, lock and holder.
-const TEXT_WIDTH_MIN: usize = 12;
-
 fn table(locks: &[LockInfo], look: Look) -> String {
     let mut rows = vec![["LOCK", "HOLDER", "TOKEN", "ENDS IN", "WAITERS"].map(str::to_owned)];
     for lock in locks {
@@ -144,52 +144,7 @@ fn table(locks: &[LockInfo], look: Look) -> String {
         let more = u32::try_from(lock.holders.len()).map_or(0, |shown| lock.holder_count.saturating_sub(shown));
         rows.extend((more > 0).then(|| row([format!("({more} more)"), "-".to_owned(), "-".to_owned()])));
     }
-    if rows.len() == 1 {
-        return String::new();
-    }
-    let width = |column: usize| rows.iter().map(|row| columns(&row[column])).fold(0, cmp::max);
-    let mut widths = [width(0), width(1), width(2), width(3), width(4)];
-    narrow(&mut widths, look.width());
-    let mut lines: Vec<String> = rows.iter().flat_map(|row| lines_of(row, &widths)).collect();
-    lines[0] = look.paint(HEADING, &lines[0]);
-    lines.join("\n")
-}
-
-/// The columns between two cells.
-const GAP: usize = 2;
-
-/// Makes the two texts narrower, so that a row fits into a line. Does nothing if too little would be left of them.
-fn narrow(widths: &mut [usize; 5], line: Option<usize>) {
-    let [lock, holder, rest @ ..] = *widths;
-    let others = rest.iter().sum::<usize>() + 4 * GAP;
-    let Some(room) = line.and_then(|line| line.checked_sub(others)).filter(|room| *room >= 2 * TEXT_WIDTH_MIN) else {
-        return;
-    };
-    if lock + holder > room {
-        // The shorter text keeps its width, if it takes up less than half.
-        let (half, longer) = (room / 2, room.saturating_sub(lock.min(holder)).max(room - room / 2));
-        [widths[0], widths[1]] = if lock <= half {
-            [lock, room - lock]
-        } else if holder <= half {
-            [longer, holder]
-        } else {
-            [half, room - half]
-        };
-    }
-}
-
-/// A row, whose texts take several lines if they are too long for their columns.
-fn lines_of(row: &[String; 5], widths: &[usize; 5]) -> Vec<String> {
-    let cells: Vec<_> = row.iter().zip(widths).map(|(text, width)| cell(text, *width)).collect();
-    let height = cells.iter().map(Vec::len).fold(0, cmp::max);
-    let line = |index: usize| {
-        let texts = cells.iter().zip(widths).map(|(lines, width)| {
-            let text = lines.get(index).map_or("", String::as_str);
-            format!("{text}{}", " ".repeat((width + GAP).saturating_sub(columns(text))))
-        });
-        texts.collect::<String>().trim_end().to_owned()
-    };
-    (0..height).map(line).collect()
+    super::table::table(&rows, 2, look)
 }
 
 /// Of a lock that nobody holds: the token with which an operator makes it available.
@@ -203,10 +158,9 @@ fn delayed(delay: &LockDelay) -> [String; 3] {
 
 fn cells(holder: &LockHolder) -> [String; 3] {
     [
-        match holder.mode() {
-            LockMode::Shared => format!("{} (shared)", text::name(&holder.holder)),
-            _ if holder.permits > 0 => format!("{} ({})", text::name(&holder.holder), text::permits(holder, "")),
-            _ => text::name(&holder.holder),
+        match text::remarks(holder) {
+            none if none.is_empty() => text::name(&holder.holder),
+            remarks => format!("{} ({})", text::name(&holder.holder), remarks.join(", ")),
         },
         if holder.fencing_token == 0 { "-".to_owned() } else { holder.fencing_token.to_string() },
         holder.expires_in.as_ref().map_or("-".to_owned(), |left| text::span(text::from_wire(Some(left)))),
@@ -227,6 +181,7 @@ fn checked(name: &str, token: u64, reply: &CheckTokenResponse) -> Result<String,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::look::columns;
     use std::time::Duration;
 
     fn held(name: &str, holder: &str) -> LockInfo {
@@ -259,6 +214,15 @@ mod tests {
         assert_eq!(lines[0], "a is held by worker-7 (token 7) for another 12 s; 1 waiter");
         let lease = ["  token     7", "  held for  1 min 15 s", "  ttl       30 s", "  grant id  g", "  a=1", "  b=2"];
         assert_eq!(lines[1..], lease);
+        let mut lock = held("a", "worker-7");
+        let labels = ("job-9".to_owned(), "ann".to_owned(), 3);
+        (lock.holders[0].owner, lock.holders[0].identity, lock.holders[0].description) = labels;
+        let text = shown("a", &GetResponse { lock: Some(lock.clone()) });
+        let lines = "\n  token     7\n  owner     job-9\n  identity  ann\n  held for  1 min 15 s\n";
+        assert!(text.contains(lines) && text.contains("\n  description 3\n  a=1\n"), "{text}");
+        lock.holders[0].mode = LockMode::Shared.into();
+        let row = "a     worker-7 (shared, owner job-9, identity ann, description 3)  7      12 s     1";
+        assert_eq!(table(&[lock], Look::PLAIN).lines().last(), Some(row));
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(in crate::cli) async fn watch(args: WatchArgs) -> Result<(), Failure> {
 
 /// The time of this machine in UTC, to the millisecond: `2026-11-23T20:31:02.123Z`.
 #[allow(clippy::disallowed_methods, reason = "the wall clock is for people to read; it decides nothing")]
-fn now() -> String {
+pub(super) fn now() -> String {
     humantime::format_rfc3339_millis(SystemTime::now()).to_string()
 }
 
@@ -74,14 +74,21 @@ fn describe(event: &WatchResponse) -> Line {
         Kind::Released => "released",
         Kind::Expired => "expired",
         Kind::Revoked => "revoked",
-        Kind::Changed if event.mode() == LockMode::Shared => "shared",
-        Kind::Changed => "alone",
-        Kind::Unspecified => "changed",
+        Kind::Changed | Kind::Unspecified => "changed",
     };
-    let why =
-        if event.reason.is_empty() { String::new() } else { format!("  reason: {}", text::visible(&event.reason)) };
+    let mode = match event.mode() {
+        LockMode::Unspecified => "",
+        LockMode::Exclusive => "  exclusive",
+        LockMode::Shared => "  shared",
+        LockMode::Semaphore => "  semaphore",
+    };
+    let labelled = |label: &str, text: &str| match text {
+        "" => String::new(),
+        text => format!("  {label} {}", text::visible(text)),
+    };
+    let (who, why) = (labelled("identity", &event.identity), labelled("reason:", &event.reason));
     let (name, holder) = (text::visible(&event.lock_name), text::name(&event.holder));
-    Line::Event(format!("{what:<8}  {name}  token {}  {holder}{why}", event.fencing_token))
+    Line::Event(format!("{what:<8}  {name}  token {}  {holder}{mode}{who}{why}", event.fencing_token))
 }
 
 #[cfg(test)]
@@ -101,6 +108,10 @@ mod tests {
         assert_eq!(describe(&event(Kind::Granted)), Line::Event("granted   a  token 7  worker-7".to_owned()));
         let revoked = WatchResponse { reason: "stuck".to_owned(), ..event(Kind::Revoked) };
         assert_eq!(describe(&revoked), Line::Event("revoked   a  token 7  worker-7  reason: stuck".to_owned()));
+        let changed =
+            WatchResponse { mode: LockMode::Shared.into(), identity: "ann".to_owned(), ..event(Kind::Changed) };
+        let line = "changed   a  token 7  worker-7  shared  identity ann";
+        assert_eq!(describe(&changed), Line::Event(line.to_owned()));
         assert!(matches!(describe(&event(Kind::Missed)), Line::Message(it) if it.starts_with("at least 3 events")));
         let uncounted = WatchResponse { missed: 0, ..event(Kind::Missed) };
         assert!(matches!(describe(&uncounted), Line::Message(it) if it.starts_with("some events")));

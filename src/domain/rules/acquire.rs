@@ -146,7 +146,8 @@ impl Turn<'_> {
             let limit = self.lock.permit_limit();
             return self.grant(call.request, Binding::first(call, self.replica), (terms, limit), candidate);
         }
-        if !wait {
+        // mutant: waits beyond max_waiters
+        if !wait || self.is_waited_for_by_enough(&terms) {
             self.remember_refusal(call, &terms);
             return AcquireOutcome::Contended(self.contention());
         }
@@ -155,6 +156,7 @@ impl Turn<'_> {
             return AcquireOutcome::QueueFull;
         }
         self.queue(call, terms);
+        self.tell_wanted();
         AcquireOutcome::Queued
     }
 
@@ -171,10 +173,16 @@ impl Turn<'_> {
         let asked = terms.mode.permits().map(|permits| permits.limit);
         let limit = asked.map(|asked| self.lock.permit_limit().map_or(asked, |limit| limit.newer(asked)));
         let queue = self.lock.queue.get_or_insert_with(Box::<Queue>::default);
-        queue.push(call, self.replica, terms);
+        queue.push(call, self.replica, terms, self.now);
         if let Some(limit) = limit {
             queue.agree(limit);
         }
+    }
+
+    /// Whether as many requests wait as one may find that would wait, too.
+    fn is_waited_for_by_enough(&self, terms: &Terms) -> bool {
+        let max = terms.extra.as_ref().map_or(0, |extra| extra.waiters_max);
+        max > 0 && usize::try_from(max).is_ok_and(|max| max <= self.lock.waiters(self.now))
     }
 
     /// Whether a live waiter is queued.
@@ -228,6 +236,7 @@ impl Turn<'_> {
             attachment_attempt: u32::from(candidate.attachment.is_some()),
             unheard: false,
             heard: false,
+            told_wanted: false,
         };
         let now = self.now;
         let lease = match lease.terms.mode {
@@ -236,6 +245,7 @@ impl Turn<'_> {
         };
         let grant = grant_of(lease, now);
         self.effects.push(Effect::Granted(token));
+        self.tell_wanted();
         AcquireOutcome::Granted(grant)
     }
 
@@ -259,5 +269,6 @@ pub(super) fn grant_of(lease: &Lease, now: StoreTime) -> Grant {
         left: lease.left(now),
         previous_end: lease.previous_end,
         slot: lease.terms.mode.permits().and_then(|permits| permits.slot),
+        mode: lease.terms.mode.name(),
     }
 }

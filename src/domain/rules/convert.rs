@@ -25,7 +25,7 @@ impl Turn<'_> {
     pub(super) fn convert(&mut self, lease_id: LeaseId, token: FencingToken, to: ConvertTo) -> ConvertOutcome {
         self.apply_time();
         let Some(lease) = self.lasting(lease_id) else { return ConvertOutcome::Lost(self.gone(lease_id)) };
-        let (is_semaphore, has_delays) = (lease.terms.mode.permits().is_some(), lease.terms.delays.is_some());
+        let (is_semaphore, has_delays) = (lease.terms.mode.permits().is_some(), lease.terms.delays().is_some());
         let is_so = lease.terms.mode == to.mode();
         let outdates_downgrade = to == ConvertTo::Exclusive && !has_delays && lease.token == token;
         // mutant: late downgrade undoes an upgrade
@@ -62,7 +62,7 @@ impl Turn<'_> {
         let lease = converted(lease, Mode::Shared, self.now);
         let (token, outcome) = (lease.token, ConvertOutcome::Converted(renewed(&lease, self.now)));
         self.grant_shared(lease, None);
-        self.effects.push(Effect::Converted(token));
+        self.effects.push(Effect::Changed(token));
         // mutant: downgrade lets no reader in
         self.promote();
         outcome
@@ -84,7 +84,7 @@ impl Turn<'_> {
         let lease = Lease { token: fresh, ..converted(lease, Mode::Exclusive, self.now) };
         let (token, outcome) = (lease.token, ConvertOutcome::Converted(renewed(&lease, self.now)));
         self.lock.lease = Some(lease);
-        self.effects.push(Effect::Converted(token));
+        self.effects.push(Effect::Changed(token));
         outcome
     }
 

@@ -37,7 +37,7 @@ pub struct Delay {
 impl Delay {
     /// The delay after a lease that ends in this way; `None` if the lock is free at once.
     fn after(lease: &Lease, end: LeaseEnd, at: StoreTime) -> Option<Box<Self>> {
-        let delays = **lease.terms.delays.as_ref()?;
+        let delays = *lease.terms.delays()?;
         // The clock may have stepped back since the grant.
         let held_until = lease.granted_at.min(at).after(delays.min_hold);
         // mutant: release leaves a lock_delay

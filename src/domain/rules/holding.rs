@@ -68,6 +68,7 @@ impl Turn<'_> {
             }
             lease.attachment_attempt = attempt;
             let before = lease.attachment.replace(attachment);
+            lease.told_wanted = before == Some(attachment) && lease.told_wanted;
             let replica = std::mem::replace(&mut lease.attachment_replica, replica);
             lease.renew(now, lease.terms.ttl);
             (RenewOutcome::Renewed(renewed(lease, now)), before, replica)
@@ -78,6 +79,7 @@ impl Turn<'_> {
         if let Some(before) = before.filter(|before| *before != attachment) {
             self.effects.push(Effect::Detached { replica, lease_id, attachment: before });
         }
+        self.tell_wanted();
         outcome
     }
 

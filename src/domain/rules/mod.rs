@@ -9,6 +9,7 @@ mod acquire;
 mod apply_time;
 mod convert;
 mod delay;
+mod describe;
 mod holding;
 mod kept;
 mod permits;
@@ -19,6 +20,7 @@ mod slots;
 mod tests;
 mod view;
 mod waiting;
+mod wanted;
 
 pub use delay::Delay;
 pub use waiting::Next;
@@ -137,6 +139,10 @@ impl Turn<'_> {
             }
             Command::Convert { lease_id, token, to } => self.convert(lease_id, token, to).into(),
             Command::ForceRelease { expected, .. } => self.force_release(expected).into(),
+            Command::Describe { lease_id, metadata, holder, number } => {
+                self.describe(lease_id, (metadata, holder), number).into()
+            }
+            Command::ListWaiters { after, max } => Box::new(self.list_waiters(after, max)).into(),
             Command::View { token } => {
                 Box::new(LockView { classic: self.classic, ..self.lock.view(self.now, token) }).into()
             }

@@ -32,6 +32,8 @@ pub(super) struct Shares {
     pub(super) by_request: BTreeMap<RequestId, FencingToken>,
     /// When each lease ends, the next first.
     pub(super) ends: BTreeSet<(StoreTime, FencingToken)>,
+    /// Those whose streams are to be told when somebody waits.
+    pub(super) to_tell: BTreeSet<FencingToken>,
     /// At most [`OFFERS_MAX`].
     pub(super) offers: Vec<ShareOffer>,
     /// What is used of the semaphore, if it is one.
@@ -85,6 +87,9 @@ impl Shares {
         self.by_lease.insert(lease.lease_id, token);
         self.by_request.insert(lease.request, token);
         self.ends.insert((lease.expires_at, token));
+        if lease.is_to_tell() {
+            self.to_tell.insert(token);
+        }
         match self.leases.entry(token) {
             Entry::Vacant(entry) => entry.insert(lease),
             Entry::Occupied(_) => panic!("no two leases have one token"),
@@ -96,6 +101,7 @@ impl Shares {
         self.by_lease.remove(&lease.lease_id);
         self.by_request.remove(&lease.request);
         self.ends.remove(&(lease.expires_at, token));
+        self.to_tell.remove(&token);
         if let (Some(semaphore), Some(permits)) = (&mut self.semaphore, lease.terms.mode.permits()) {
             semaphore.remove(permits);
         }
@@ -107,7 +113,12 @@ impl Shares {
         let lease = self.leases.get_mut(&token)?;
         let before = lease.expires_at;
         let changed = change(lease);
-        let after = lease.expires_at;
+        let (after, is_to_tell) = (lease.expires_at, lease.is_to_tell());
+        if is_to_tell {
+            self.to_tell.insert(token);
+        } else {
+            self.to_tell.remove(&token);
+        }
         if before != after {
             self.ends.remove(&(before, token));
             self.ends.insert((after, token));
@@ -157,7 +168,8 @@ impl Shares {
             semaphore.check(self.leases(), self.offers.iter().map(|it| u64::from(it.permits)).sum());
         }
         let is_right = |(token, lease): (&FencingToken, &Lease)| {
-            lease.token == *token && self.ends.contains(&(lease.expires_at, *token))
+            let is_told = lease.is_to_tell() == self.to_tell.contains(token);
+            lease.token == *token && self.ends.contains(&(lease.expires_at, *token)) && is_told
         };
         assert!(self.leases.iter().all(is_right), "each lease ends when its index says");
     }

@@ -2,9 +2,11 @@
 
 use super::{Lock, Turn};
 use crate::domain::{
-    lease::{Lease, LeaseEnd},
-    limits::ENDED_MEMORY,
-    outcome::{Contention, HeldPermits, HolderView, LockView},
+    ids::RequestId,
+    lease::{Extra, Lease, LeaseEnd, Terms},
+    limits::{ENDED_MEMORY, WAITERS_PAGE_BYTES_MAX, WAITERS_PAGE_MAX},
+    outcome::{Contention, HeldPermits, HolderExtra, HolderView, LockView, WaiterView, WaitersView},
+    queue::{Waiter, WaiterState},
     time::StoreTime,
     token::FencingToken,
 };
@@ -62,6 +64,44 @@ impl Lock {
 }
 
 impl Turn<'_> {
+    /// The lock, and the waiters behind a position: at most `max`, and no more than fit into a message.
+    pub(super) fn list_waiters(&self, after: Option<u64>, max: u32) -> WaitersView {
+        let lock = LockView { classic: self.classic, ..self.lock.view(self.now, None) };
+        let from = after.map_or(0, |after| after.saturating_add(1));
+        let max = usize::try_from(max.min(WAITERS_PAGE_MAX)).unwrap_or(0);
+        let queue = self.lock.queue.as_ref();
+        // One more tells whether there are more.
+        let found = queue.map(|queue| queue.from_position(from, self.lock.offers(), max + 1)).unwrap_or_default();
+        let (mut waiters, mut bytes) = (Vec::new(), 0);
+        for (request, waiter) in found.iter().take(max) {
+            let waiter = self.waiter_view(*request, waiter);
+            bytes += waiter_bytes(&waiter);
+            if WAITERS_PAGE_BYTES_MAX < bytes && !waiters.is_empty() {
+                break;
+            }
+            waiters.push(waiter);
+        }
+        let has_more = waiters.len() < found.len();
+        WaitersView { lock, waiters, has_more }
+    }
+
+    fn waiter_view(&self, request: RequestId, waiter: &Waiter) -> WaiterView {
+        let Terms { holder, mode, extra, .. } = &waiter.terms;
+        let extra = extra.as_deref();
+        let is_waiting = matches!(waiter.state(), WaiterState::Waiting | WaiterState::Offered);
+        WaiterView {
+            position: waiter.position,
+            request,
+            holder: holder.clone(),
+            owner: extra.map(|extra| extra.owner.clone()).unwrap_or_default(),
+            identity: extra.and_then(|extra| extra.identity.clone()),
+            mode: mode.name(),
+            permits: mode.permits().map_or(0, |permits| permits.count),
+            waited: self.now.since(waiter.since),
+            is_skipped: !is_waiting || self.is_left(request),
+        }
+    }
+
     pub(super) fn contention(&self) -> Box<Contention> {
         let current = self.lock.lease.as_ref().map(|lease| holder_view(lease, self.now));
         let delay = self.lock.delay.as_ref().map(|delay| delay.view(self.now));
@@ -80,5 +120,20 @@ pub(super) fn holder_view(lease: &Lease, now: StoreTime) -> HolderView {
         left: lease.left(now),
         held: now.since(lease.granted_at),
         permits: lease.terms.mode.permits().map(|it| HeldPermits { count: it.count, slot: it.slot }),
+        extra: lease.terms.extra.as_deref().and_then(holder_extra),
     }
+}
+
+/// About what a waiter takes up in a message.
+fn waiter_bytes(waiter: &WaiterView) -> usize {
+    /// Its numbers and ids, and what is around texts.
+    const AROUND: usize = 96;
+    let identity = waiter.identity.as_ref().map_or(0, |identity| identity.as_str().len());
+    AROUND + waiter.holder.as_str().len() + waiter.owner.as_str().len() + identity
+}
+
+fn holder_extra(extra: &Extra) -> Option<Box<HolderExtra>> {
+    let Extra { owner, identity, description, delays: _, waiters_max: _, tell_when_wanted: _ } = extra;
+    let shown = HolderExtra { owner: owner.clone(), identity: identity.clone(), description: *description };
+    (shown != HolderExtra::default()).then(|| Box::new(shown))
 }

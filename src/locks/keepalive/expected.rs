@@ -11,8 +11,8 @@ use crate::{
 pub(super) struct Expected {
     pub(super) attachment: AttachmentId,
     pub(super) release_on_disconnect: bool,
-    /// A notice about it that came before its grant was known here.
-    pub(super) early: Option<StreamNotice>,
+    /// Notices about it that came before its grant was known here.
+    pub(super) early: Vec<StreamNotice>,
 }
 
 impl<S: Store, M: From<ToClient>> Keeping<S, M> {
@@ -31,7 +31,7 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
             return Err(StreamError::HandleInUse(handle));
         }
         let attachment = self.next_attachment(handle);
-        self.expected.insert(handle, Expected { attachment, release_on_disconnect, early: None });
+        self.expected.insert(handle, Expected { attachment, release_on_disconnect, early: Vec::new() });
         Ok(attachment)
     }
 
@@ -47,9 +47,10 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
         let (ttl, lease_id, attached) = (acquired.grant.left, acquired.grant.lease_id, acquired.attached);
         let lease = AttachLease { handle, name, lease_id, attempt: 1, release_on_disconnect };
         self.insert(lease, attachment, ttl, attached, acquired.sent);
-        if let Some(notice) = early {
-            self.gone(handle, notice);
-        } else if !attached {
+        for notice in early {
+            self.notice(handle, notice);
+        }
+        if !attached && self.leases.contains_key(&handle) {
             let groups = self.renew(&[handle]).await;
             self.say_groups(groups, ToClient::Attached);
         }

@@ -1,7 +1,7 @@
 //! Notices of the store to a stream about its leases.
 
 use crate::{
-    domain::{ids::AttachmentId, lease::LeaseEnd},
+    domain::{ids::AttachmentId, lease::LeaseEnd, mode::ModeName},
     sync::{Mutex, Notify},
 };
 use std::collections::VecDeque;
@@ -13,9 +13,12 @@ pub(in crate::locks) enum StreamNotice {
     Ended(LeaseEnd),
     /// A newer attachment replaced that of this stream.
     AttachedElsewhere,
+    /// Somebody waits for its lock, in this mode.
+    Wanted(ModeName),
 }
 
-/// The unread notices of a stream. Bounded by its attachments, each of which ends once and is replaced once.
+/// The unread notices of a stream. Bounded by its attachments, each of which ends once, is
+/// replaced once and is wanted once by each leader.
 #[derive(Debug, Default)]
 pub(in crate::locks) struct Inbox {
     notices: Mutex<VecDeque<(AttachmentId, StreamNotice)>>,

@@ -128,23 +128,29 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
             // The client has detached this lease since, so it needs no notice.
             if self.leases.get(&handle).is_none_or(|lease| lease.attachment != attachment) {
                 if let Some(expected) = self.expected.get_mut(&handle).filter(|it| it.attachment == attachment) {
-                    expected.early = Some(notice);
+                    expected.early.push(notice);
                 }
                 continue;
             }
-            self.gone(handle, notice);
+            self.notice(handle, notice);
         }
     }
 
-    pub(super) fn gone(&mut self, handle: u32, notice: StreamNotice) {
-        let lease = self.remove(handle);
-        if let StreamNotice::Ended(end) = notice {
-            self.measured.ended(lease.map(|lease| lease.since), Fate::Ended(end), self.sent);
-        }
-        self.say(match notice {
-            StreamNotice::Ended(end) => ToClient::Lost { handle, gone: ended(end) },
-            StreamNotice::AttachedElsewhere => ToClient::Detached { handle, reason: DetachReason::AttachedElsewhere },
-        });
+    /// Passes on a notice about a lease that the stream keeps.
+    pub(super) fn notice(&mut self, handle: u32, notice: StreamNotice) {
+        let message = match notice {
+            StreamNotice::Ended(end) => {
+                let since = self.remove(handle).map(|lease| lease.since);
+                self.measured.ended(since, Fate::Ended(end), self.sent);
+                ToClient::Lost { handle, gone: ended(end) }
+            }
+            StreamNotice::AttachedElsewhere => {
+                self.remove(handle);
+                ToClient::Detached { handle, reason: DetachReason::AttachedElsewhere }
+            }
+            StreamNotice::Wanted(mode) => ToClient::Wanted { handle, mode },
+        };
+        self.say(message);
     }
 
     /// Stops renewing a lease that is about to be released.

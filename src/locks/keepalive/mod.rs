@@ -21,6 +21,7 @@ use super::LocksError;
 use crate::domain::{
     ids::{AttachmentId, LeaseId},
     limits::BEAT_PERIOD_MAX,
+    mode::ModeName,
     name::LockName,
     outcome::{Fate, Gone},
 };
@@ -87,6 +88,13 @@ pub enum ToClient {
         handle: u32,
         /// Why.
         reason: DetachReason,
+    },
+    /// Somebody waits for the lock of a lease.
+    Wanted {
+        /// Which.
+        handle: u32,
+        /// The mode that is waited for.
+        mode: ModeName,
     },
     /// The server drains, and ends the stream after this time.
     Draining(Duration),

@@ -56,13 +56,15 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
         self.restricted.denied = Some(error);
     }
 
-    /// Separates the leases that the client may keep from the others, which are tried again with the next answer.
+    /// Separates the leases that the client may keep from the others, which are tried again with the next answer. If
+    /// there are any, the stream is looked at now: if it ends soon enough, the client attaches the leases in time.
     pub(super) fn only_permitted<'a>(&mut self, handles: &'a [u32], now: Instant) -> (Cow<'a, [u32]>, Vec<u32>) {
         let may_keep = |handle: &u32| self.leases.get(handle).is_none_or(|lease| self.restricted.may_keep(&lease.name));
         if handles.iter().all(&may_keep) {
             return (Cow::Borrowed(handles), Vec::new());
         }
         let (permitted, forbidden): (Vec<u32>, Vec<u32>) = handles.iter().copied().partition(may_keep);
+        self.restricted.look_at = now;
         for handle in &forbidden {
             self.retry_at_once(*handle, now);
         }

@@ -1,10 +1,10 @@
 //! Random values of fields.
 
 use crate::domain::{
-    lease::{Delays, LeaseEnd, MaxHold, Terms},
+    lease::{Delays, Extra, LeaseEnd, MaxHold, Terms},
     limits::{PERMITS_MAX, TOKEN_END},
     mode::{Mode, PermitLimit, Permits},
-    name::{Holder, LockName, Metadata},
+    name::{Holder, Identity, LockName, Metadata, Owner},
     time::StoreTime,
     token::FencingToken,
 };
@@ -48,16 +48,16 @@ pub(crate) fn some_metadata() -> impl Strategy<Value = Metadata> {
 
 pub(crate) fn some_terms() -> impl Strategy<Value = Terms> {
     let mode = prop_oneof![Just(Mode::Exclusive), Just(Mode::Shared), some_permits().prop_map(Mode::Semaphore)];
-    let asks = (option::of(some_span()), option::of(some_delays()), mode);
+    let asks = (option::of(some_span()), some_extra(), mode);
     (any::<u64>(), some_span(), some_holder(), some_metadata(), any::<u64>(), asks).prop_map(
-        |(fingerprint, ttl, holder, metadata, min_token, (max_hold, delays, mode))| Terms {
+        |(fingerprint, ttl, holder, metadata, min_token, (max_hold, extra, mode))| Terms {
             fingerprint,
             ttl,
             holder,
             metadata,
             min_token,
             max_hold: max_hold.and_then(MaxHold::new),
-            delays: delays.flatten(),
+            extra,
             mode,
         },
     )
@@ -70,6 +70,24 @@ pub(crate) fn some_permits() -> impl Strategy<Value = Box<Permits>> {
     })
 }
 
-fn some_delays() -> impl Strategy<Value = Option<Box<Delays>>> {
-    (some_span(), some_span()).prop_map(|(min_hold, lock_delay)| Delays::new(min_hold, lock_delay))
+fn some_delays() -> impl Strategy<Value = Option<Delays>> {
+    option::of((some_span(), some_span()))
+        .prop_map(|spans| spans.and_then(|(min_hold, lock_delay)| Delays::new(min_hold, lock_delay)))
+}
+
+fn some_extra() -> impl Strategy<Value = Option<Box<Extra>>> {
+    let waiting = (any::<u32>(), any::<bool>());
+    (some_delays(), some_owner(), option::of(some_identity()), waiting, any::<u64>()).prop_map(
+        |(delays, owner, identity, (waiters_max, tell_when_wanted), description)| {
+            Extra { delays, owner, identity, waiters_max, tell_when_wanted, description }.boxed()
+        },
+    )
+}
+
+pub(crate) fn some_owner() -> impl Strategy<Value = Owner> {
+    "\\PC{0,20}".prop_filter_map("no label", |label| Owner::new(label).ok())
+}
+
+pub(crate) fn some_identity() -> impl Strategy<Value = Identity> {
+    "\\PC{1,30}".prop_map(|name| Identity::new(name.into()))
 }

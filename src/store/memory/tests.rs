@@ -57,7 +57,7 @@ fn acquire(store: &MemoryStore, name: &LockName, ttl: Duration, min_token: u64) 
         metadata: Metadata::default(),
         min_token,
         max_hold: None,
-        delays: None,
+        extra: None,
         mode: Default::default(),
     };
     let candidate =

@@ -112,6 +112,8 @@ pub(super) struct Changing {
     attachment_attempt: u32,
     unheard: bool,
     heard: bool,
+    /// Stands for what Describe changes.
+    description: u64,
 }
 
 impl Note {
@@ -136,7 +138,7 @@ impl Changing {
         let Lease {
             request: _,
             binding,
-            terms: Terms { fingerprint: _, ttl, holder: _, metadata: _, min_token: _, max_hold: _, delays: _, mode: _ },
+            terms: Terms { fingerprint: _, ttl, holder: _, metadata: _, min_token: _, max_hold: _, extra, mode: _ },
             lease_id: _,
             grant_id: _,
             token,
@@ -148,6 +150,8 @@ impl Changing {
             attachment_attempt,
             unheard,
             heard,
+            // Not kept.
+            told_wanted: _,
         } = lease;
         Self {
             token: *token,
@@ -159,6 +163,7 @@ impl Changing {
             attachment_attempt: *attachment_attempt,
             unheard: *unheard,
             heard: *heard,
+            description: extra.as_ref().map_or(0, |extra| extra.description),
         }
     }
 }
@@ -216,7 +221,10 @@ pub(super) fn texts_of(lease: &Lease) -> usize {
     // A field, or a pair of texts, has this much around it at most.
     const AROUND: usize = 8;
     let pairs = lease.terms.metadata.pairs().map(|(key, value)| key.len() + value.len() + AROUND);
-    lease.terms.holder.as_str().len() + pairs.sum::<usize>()
+    let extra = lease.terms.extra.as_deref();
+    let owner = extra.map_or(0, |extra| extra.owner.as_str().len());
+    let identity = extra.and_then(|extra| extra.identity.as_ref()).map_or(0, |identity| identity.as_str().len());
+    lease.terms.holder.as_str().len() + pairs.sum::<usize>() + owner + identity
 }
 
 /// Not less than the key and the record of the lock have.

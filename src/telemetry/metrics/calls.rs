@@ -22,6 +22,8 @@ label! {
         Renew = "Renew",
         /// LockService.Convert.
         Convert = "Convert",
+        /// LockService.Describe.
+        Describe = "Describe",
         /// LockService.KeepAlive.
         KeepAlive = "KeepAlive",
         /// LockService.Session.
@@ -32,6 +34,10 @@ label! {
         List = "List",
         /// LockService.Watch.
         Watch = "Watch",
+        /// LockService.Observe.
+        Observe = "Observe",
+        /// LockService.ListWaiters.
+        ListWaiters = "ListWaiters",
         /// LockService.CheckToken.
         CheckToken = "CheckToken",
         /// AdminService.ForceRelease.
@@ -55,6 +61,9 @@ impl Method {
             "/fencepost.v1.LockService/Release" => Self::Release,
             "/fencepost.v1.LockService/Renew" => Self::Renew,
             "/fencepost.v1.LockService/Convert" => Self::Convert,
+            "/fencepost.v1.LockService/Describe" => Self::Describe,
+            "/fencepost.v1.LockService/Observe" => Self::Observe,
+            "/fencepost.v1.LockService/ListWaiters" => Self::ListWaiters,
             "/fencepost.v1.LockService/KeepAlive" => Self::KeepAlive,
             "/fencepost.v1.LockService/Session" => Self::Session,
             "/fencepost.v1.LockService/Get" => Self::Get,
@@ -76,7 +85,7 @@ impl Method {
 
     /// Whether the call is a stream, which ends when its client or the server ends it.
     pub fn is_stream(self) -> bool {
-        matches!(self, Self::KeepAlive | Self::Session | Self::Watch | Self::HealthWatch | Self::Other)
+        matches!(self, Self::KeepAlive | Self::Session | Self::Watch | Self::Observe | Self::HealthWatch | Self::Other)
     }
 }
 
@@ -91,6 +100,8 @@ label! {
         Renew = "renew",
         /// Converts a lease.
         Convert = "convert",
+        /// Describes a lease.
+        Describe = "describe",
         /// Opens a KeepAlive stream.
         KeepAlive = "keep_alive",
         /// Opens a Session.
@@ -101,6 +112,10 @@ label! {
         List = "list",
         /// Opens a Watch stream.
         Watch = "watch",
+        /// Opens an Observe stream.
+        Observe = "observe",
+        /// Reads a lock and its queue.
+        ListWaiters = "list_waiters",
         /// Checks a token.
         CheckToken = "check_token",
         /// Revokes a lease.

@@ -26,6 +26,9 @@ pub(crate) enum Operation {
     Release,
     Renew,
     Convert,
+    Describe,
+    Observe,
+    ListWaiters,
     Get,
     List,
     Watch,
@@ -47,12 +50,15 @@ pub(crate) enum Operation {
 use Operation::*;
 
 /// All of them, but for drains, which end the server.
-pub(crate) const ALL: [Operation; 19] = [
+pub(crate) const ALL: [Operation; 22] = [
     Acquire,
     WaitingAcquire,
     Release,
     Renew,
     Convert,
+    Describe,
+    Observe,
+    ListWaiters,
     Get,
     List,
     Watch,
@@ -111,6 +117,12 @@ async fn asked(world: &World, credentials: &Credentials, operation: Operation, l
         }
         Release => locks.release(release(lock)).await.map(drop),
         Convert => locks.convert(convert(lock)).await.map(drop),
+        Describe => {
+            let lease_id = Uuid::new_v4().to_string();
+            locks.describe(v1::DescribeRequest { lock_name, lease_id, ..Default::default() }).await.map(drop)
+        }
+        Observe => locks.observe(v1::ObserveRequest { lock_name }).await.map(drop),
+        ListWaiters => locks.list_waiters(v1::ListWaitersRequest { lock_name, ..Default::default() }).await.map(drop),
         Renew => locks.renew(renew(lock)).await.map(drop),
         Get => locks.get(v1::GetRequest { lock_name }).await.map(drop),
         List => locks.list(v1::ListRequest { prefix: lock_name, ..Default::default() }).await.map(drop),

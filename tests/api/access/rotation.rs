@@ -4,6 +4,7 @@ use crate::{
     support::{until, within},
     world::{Files, ISSUER, World, claims, rule, token},
 };
+use fencepost::testing::domain::limits::PERMISSION_CHECK_PERIOD;
 use fencepost_client::Client;
 use std::{
     fs,
@@ -103,14 +104,18 @@ async fn tokens_of_five_seconds_carry_a_lease_for_as_long_as_it_is_held() {
     };
     let client = Client::builder().server(world.addr.to_string()).bearer_token(fresh).build().unwrap();
     let held = within(async { client.acquire("app/held").ttl(TTL).await.unwrap() }).await;
+    // Less than the period in which streams are looked at: one ends with the first renewal that is refused.
+    let short = PERMISSION_CHECK_PERIOD - Duration::from_millis(500);
+    let short = within(async { client.acquire("app/short").ttl(short).await.unwrap() }).await;
     let (begun, mut pairs) = (Instant::now(), 0);
     while begun.elapsed() < 4 * TTL {
         let pair = within(async { client.acquire("app/pair").ttl(TTL).await }).await.unwrap();
         pair.release().await.unwrap();
-        assert!(held.is_valid(), "after {:?} and {pairs} pairs", begun.elapsed());
+        assert!(held.is_valid() && short.is_valid(), "after {:?} and {pairs} pairs", begun.elapsed());
         pairs += 1;
     }
     held.release().await.unwrap();
+    short.release().await.unwrap();
     assert!(issued.load(Relaxed) >= 4, "sessions ended with their tokens");
     assert_eq!(world.metric("fencepost_losses_total", "").await, 0.0);
 }

@@ -40,12 +40,12 @@ fn number() -> impl Strategy<Value = u64> {
 }
 
 fn acquire() -> impl Strategy<Value = v1::AcquireRequest> {
-    let ids = (text(), text(), text(), any::<u32>(), number());
+    let ids = (text(), text(), text(), text(), any::<u32>(), number());
     let kinds = (any::<i32>(), prop_oneof![Just(0), any::<u32>()]);
     let spans = (duration(), duration(), duration(), duration());
     (ids, kinds, spans, proptest::collection::hash_map(text(), text(), 0..4)).prop_map(
         |(
-            (lock_name, holder, request_id, attempt, min_token),
+            (lock_name, holder, owner, request_id, attempt, min_token),
             (mode, permits),
             (ttl, lock_delay, min_hold, max_hold),
             metadata,
@@ -67,6 +67,9 @@ fn acquire() -> impl Strategy<Value = v1::AcquireRequest> {
                 max_hold,
                 permit_limit: permits / 2,
                 permit_limit_version: u64::from(permits % 3),
+                owner,
+                max_waiters: permits / 4,
+                tell_when_wanted: permits % 5 == 0,
             }
         },
     )
@@ -95,6 +98,17 @@ async fn requests_with_any_content_get_a_documented_answer() {
         assert_documented(within(client.release(release.clone())).await, &release);
         let renew = v1::RenewRequest { lock_name: lock_name.clone(), lease_id: lease_id.clone(), ttl };
         assert_documented(within(client.renew(renew.clone())).await, &renew);
+        let describe = v1::DescribeRequest {
+            lock_name: lock_name.clone(),
+            lease_id: lease_id.clone(),
+            metadata: request.metadata.clone(),
+            holder: Some(request.holder.clone()),
+            number: token,
+        };
+        assert_documented(within(client.describe(describe.clone())).await, &describe);
+        let waiters =
+            v1::ListWaitersRequest { lock_name: lock_name.clone(), page_size: size, page_token: lease_id.clone() };
+        assert_documented(within(client.list_waiters(waiters.clone())).await, &waiters);
         let check = v1::CheckTokenRequest { lock_name: lock_name.clone(), fencing_token: token };
         assert_documented(within(client.check_token(check.clone())).await, &check);
         let list = v1::ListRequest { prefix: lock_name.clone(), page_size: size, page_token: lease_id.clone() };

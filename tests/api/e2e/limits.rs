@@ -69,6 +69,8 @@ fn beyond_limits() -> Vec<(&'static str, AcquireRequest)> {
         ),
         ("min_token", AcquireRequest { min_token: u64::MAX, ..acquire_request("a", TTL) }),
         ("mode", AcquireRequest { mode: 77, ..acquire_request("a", TTL) }),
+        ("owner", AcquireRequest { owner: bytes(limits::OWNER_BYTES_MAX + 1), ..acquire_request("a", TTL) }),
+        ("owner", AcquireRequest { owner: "a\nb".into(), ..acquire_request("a", TTL) }),
     ]
 }
 
@@ -130,6 +132,8 @@ async fn each_field_is_accepted_at_its_limit_and_refused_beyond() {
         AcquireRequest { lock_name: bytes(limits::LOCK_NAME_BYTES_MAX), ..acquire_request("", TTL) },
         AcquireRequest { holder: bytes(limits::HOLDER_BYTES_MAX), ..acquire_request("holder", TTL) },
         AcquireRequest { holder: String::new(), ..acquire_request("no holder", TTL) },
+        AcquireRequest { owner: bytes(limits::OWNER_BYTES_MAX), ..acquire_request("owner", TTL) },
+        AcquireRequest { max_waiters: u32::MAX, tell_when_wanted: true, ..acquire_request("waiting", TTL) },
         AcquireRequest { ttl: span(Duration::from_secs(1)), ..acquire_request("short", TTL) },
         AcquireRequest { ttl: span(day), ..acquire_request("long", TTL) },
         AcquireRequest { ttl: None, ..acquire_request("default", TTL) },
@@ -188,6 +192,25 @@ async fn the_other_methods_check_their_fields_too() {
         |lock_name: &str, lease_id: &str| v1::ReleaseRequest { lock_name: lock_name.into(), lease_id: lease_id.into() };
     assert_bad_field(client.release(release("", &id)).await, "lock_name");
     assert_bad_field(client.release(release("a", "")).await, "lease_id");
+    let describe = |metadata: usize, holder: usize| v1::DescribeRequest {
+        lock_name: "a".into(),
+        lease_id: id.clone(),
+        metadata: [("k".into(), bytes(metadata))].into(),
+        holder: Some(bytes(holder)),
+        number: u64::MAX,
+    };
+    assert!(client.describe(describe(limits::METADATA_BYTES_MAX - 1, limits::HOLDER_BYTES_MAX)).await.is_ok());
+    assert_bad_field(client.describe(describe(limits::METADATA_BYTES_MAX, 0)).await, "metadata");
+    assert_bad_field(client.describe(describe(0, limits::HOLDER_BYTES_MAX + 1)).await, "holder");
+    assert_bad_field(client.observe(v1::ObserveRequest::default()).await.map(|_| ()), "lock_name");
+    let waiters = |page_size, page_token: &str| v1::ListWaitersRequest {
+        lock_name: "a".into(),
+        page_size,
+        page_token: page_token.into(),
+    };
+    assert!(client.list_waiters(waiters(limits::WAITERS_PAGE_MAX, "")).await.is_ok());
+    assert_bad_field(client.list_waiters(waiters(limits::WAITERS_PAGE_MAX + 1, "")).await, "page_size");
+    assert_bad_field(client.list_waiters(waiters(0, "-1")).await, "page_token");
     let renew = |ttl| v1::RenewRequest { lock_name: "a".into(), lease_id: id.clone(), ttl };
     assert_bad_field(client.renew(renew(span(Duration::from_millis(49)))).await, "ttl");
     assert!(client.renew(renew(span(Duration::from_millis(50)))).await.is_ok());

@@ -82,6 +82,7 @@ impl server::LockService for Once {
     type SessionStream = ReceiverStream<Result<v1::SessionResponse, Status>>;
     type KeepAliveStream = ReceiverStream<Result<v1::KeepAliveResponse, Status>>;
     type WatchStream = ReceiverStream<Result<v1::WatchResponse, Status>>;
+    type ObserveStream = ReceiverStream<Result<v1::ObserveResponse, Status>>;
 
     async fn session(
         &self,
@@ -117,6 +118,21 @@ impl server::LockService for Once {
     }
 
     async fn convert(&self, _: Request<v1::ConvertRequest>) -> Result<Response<v1::ConvertResponse>, Status> {
+        pending().await
+    }
+
+    async fn describe(&self, _: Request<v1::DescribeRequest>) -> Result<Response<v1::DescribeResponse>, Status> {
+        pending().await
+    }
+
+    async fn list_waiters(
+        &self,
+        _: Request<v1::ListWaitersRequest>,
+    ) -> Result<Response<v1::ListWaitersResponse>, Status> {
+        pending().await
+    }
+
+    async fn observe(&self, _: Request<v1::ObserveRequest>) -> Result<Response<Self::ObserveStream>, Status> {
         pending().await
     }
 

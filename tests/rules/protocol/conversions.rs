@@ -135,7 +135,7 @@ impl State {
             metadata: Metadata::default(),
             min_token: 0,
             max_hold: None,
-            delays: None,
+            extra: None,
             mode,
         };
         let call = Call { request: RequestId(id(number)), attempt: 1, id: CallId(1) };

@@ -202,7 +202,7 @@ impl Store {
                     caused.ended.push((number(lease.request.0), at));
                 }
                 Effect::Detached { .. } => unreachable!("the model has no attachments"),
-                Effect::Converted(_) => unreachable!("the model converts no lease"),
+                Effect::Changed(_) | Effect::Wanted { .. } => unreachable!("the model changes no lease"),
             }
         }
         caused
@@ -252,7 +252,7 @@ fn terms(request: u8, ttl: u64) -> Terms {
         metadata: Metadata::default(),
         min_token: 0,
         max_hold: None,
-        delays: None,
+        extra: None,
         mode: Default::default(),
     }
 }

@@ -89,7 +89,7 @@ pub(crate) fn terms() -> Terms {
         metadata: Metadata::default(),
         min_token: 0,
         max_hold: None,
-        delays: None,
+        extra: None,
         mode: Default::default(),
     }
 }

@@ -8,7 +8,7 @@ use fencepost::testing::{
     domain::{
         command::{Acquire, Candidate, Command},
         ids::LeaseId,
-        lease::{Delays, LeaseEnd, MaxHold, Terms},
+        lease::{Delays, Extra, LeaseEnd, MaxHold, Terms},
         limits::ENDED_MEMORY,
         name::Reason,
         outcome::{AcquireOutcome, Fate, Gone, Grant, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome},
@@ -193,7 +193,7 @@ pub(crate) async fn no_renewal_extends_a_lease_beyond_its_max_hold(bench: &Bench
 }
 
 pub(crate) async fn a_lock_stays_unavailable_for_its_min_hold(bench: &Bench<impl Harness>) {
-    let terms = Terms { delays: Delays::new(2 * TTL, Duration::ZERO), ..terms() };
+    let terms = Terms { extra: Extra::of_delays(Delays::new(2 * TTL, Duration::ZERO)), ..terms() };
     let Some(grant) = granted_with_delays(bench, 1, terms).await else { return };
     bench.release(grant).await;
     assert_eq!(bench.request(acquire(2)).await, AcquireOutcome::Queued);
@@ -208,7 +208,7 @@ pub(crate) async fn a_lock_stays_unavailable_for_its_min_hold(bench: &Bench<impl
 
 pub(crate) async fn a_late_release_or_an_operator_ends_a_lock_delay(bench: &Bench<impl Harness>) {
     let lock_delay = Duration::from_secs(60);
-    let terms = Terms { delays: Delays::new(Duration::ZERO, lock_delay), ..terms() };
+    let terms = Terms { extra: Extra::of_delays(Delays::new(Duration::ZERO, lock_delay)), ..terms() };
     let delayed = async |number| {
         let grant = granted_with_delays(bench, number, terms.clone()).await?;
         bench.pass(TTL).await;

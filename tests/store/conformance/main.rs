@@ -13,6 +13,7 @@ mod notices;
 mod queue;
 mod quorum_store;
 mod read;
+mod seen;
 mod semaphore;
 mod shared;
 
@@ -103,6 +104,12 @@ macro_rules! every_store {
                 an_expired_lease_gives_its_permits_back,
                 an_exclusive_request_waits_for_all_permits,
                 a_lock_is_shared_or_a_semaphore,
+            }
+            seen {
+                a_description_is_seen_until_one_with_a_higher_number,
+                those_who_wait_are_listed_in_order_and_in_pages,
+                nobody_waits_behind_more_than_max_waiters,
+                a_holder_that_asked_is_told_once_that_it_is_wanted,
             }
             read {
                 a_view_shows_the_holder_and_the_last_end,

@@ -2,21 +2,39 @@
 //! of the version before, which `make two-versions` runs.
 
 use crate::crowd::*;
-use fencepost::testing::domain::lease::{Delays, MaxHold, Terms};
-use fencepost::testing::domain::mode::{Mode, PermitLimit, Permits};
+use fencepost::testing::domain::{
+    command::Command,
+    lease::{Delays, Extra, MaxHold, Terms},
+    mode::{ConvertTo, Mode, PermitLimit, Permits},
+    name::{Metadata, Owner},
+};
+use fencepost::testing::store::Store;
 
 /// Longer than anything here takes.
 const MAX_HOLD: Duration = Duration::from_secs(3_600);
 
 /// Of all that a server of the version before does not know.
-fn terms_to_refuse() -> [(&'static str, Terms); 4] {
+fn terms_to_refuse() -> [(&'static str, Terms); 5] {
     let plain = || acquire(new_request(), TTL, false).terms;
-    let delays = Delays::new(MAX_HOLD, Duration::ZERO);
+    let extra = Extra::of_delays(Delays::new(MAX_HOLD, Duration::ZERO));
+    let owned = Extra { owner: Owner::new("batch".to_owned()).unwrap(), ..Extra::default() }.boxed();
     [
         ("max_hold", Terms { max_hold: MaxHold::new(MAX_HOLD), ..plain() }),
-        ("min_hold or lock_delay", Terms { delays, ..plain() }),
+        ("min_hold or lock_delay", Terms { extra, ..plain() }),
         ("mode SHARED", Terms { mode: Mode::Shared, ..plain() }),
         ("mode SEMAPHORE", Terms { mode: semaphore(), ..plain() }),
+        ("owner, max_waiters, tell_when_wanted or ListWaiters", Terms { extra: owned, ..plain() }),
+    ]
+}
+
+/// That a server of the version before does not know at all.
+fn commands_to_refuse(grant: &Grant) -> [(&'static str, Command); 3] {
+    let Grant { lease_id, token, .. } = *grant;
+    let (metadata, to) = (Metadata::default(), ConvertTo::Shared);
+    [
+        ("Convert", Command::Convert { lease_id, token, to }),
+        ("Describe", Command::Describe { lease_id, metadata, holder: None, number: 1 }),
+        ("owner, max_waiters, tell_when_wanted or ListWaiters", Command::ListWaiters { after: None, max: 1 }),
     ]
 }
 
@@ -58,10 +76,14 @@ async fn what_some_server_does_not_know_is_refused_until_it_is_gone() {
     for name in (0..LOCKS).map(lock) {
         for (feature, terms) in terms_to_refuse() {
             let refused = first.store.acquire(&name, Acquire { terms, ..bounded(true) }).await;
-            assert_eq!(refused, Err(StoreError::NotAllServers { feature, lacking: 1, all: 3 }));
+            assert_eq!(refused, Err(StoreError::NotAllServers { feature: feature.to_owned(), lacking: 1, all: 3 }));
             assert!(refused.unwrap_err().is_nothing_done());
         }
         let (_, grant) = take(first, &name).await;
+        for (feature, command) in commands_to_refuse(&grant) {
+            let refused = Store::run(&*first.store, &name, command).await.map(drop);
+            assert_eq!(refused, Err(StoreError::NotAllServers { feature: feature.to_owned(), lacking: 1, all: 3 }));
+        }
         release(first, &(name, grant)).await;
     }
     servers.truncate(2);
@@ -113,7 +135,7 @@ async fn a_partition_with_a_delay_goes_to_no_server_that_cannot_read_it() {
     let delay = 4 * PATIENCE;
     for name in (0..LOCKS).map(lock) {
         let mut delayed = acquire(new_request(), TTL, false);
-        delayed.terms.delays = Delays::new(delay, Duration::ZERO);
+        delayed.terms.extra = Extra::of_delays(Delays::new(delay, Duration::ZERO));
         let grant = granted(servers[0].store.acquire(&name, delayed).await.unwrap());
         release(&servers[0], &(name, grant)).await;
     }
@@ -123,6 +145,26 @@ async fn a_partition_with_a_delay_goes_to_no_server_that_cannot_read_it() {
     sleep(delay).await;
     old_leads(&servers, 1, 4).await;
     assert_eq!(ways.new_to_silent.load(Ordering::Relaxed), 0);
+}
+
+/// It would lose what the holder said of itself.
+#[tokio::test(start_paused = true)]
+async fn a_partition_with_a_description_goes_to_no_server_that_cannot_read_it() {
+    let (ways, mark, mut servers) = cluster(1).await;
+    let mut held = Vec::new();
+    for name in (0..LOCKS).map(lock) {
+        let (_, grant) = take(&servers[0], &name).await;
+        let [_, (_, describe), _] = commands_to_refuse(&grant);
+        Store::run(&*servers[0].store, &name, describe).await.unwrap();
+        held.push((name, grant));
+    }
+    servers.push(start_old(&ways, &mark));
+    sleep(PATIENCE).await;
+    assert_eq!(servers[1].store.leads(), 0, "each partition has a described lease");
+    for held in &held {
+        release(&servers[0], held).await;
+    }
+    old_leads(&servers, 1, 4).await;
 }
 
 #[tokio::test(start_paused = true)]

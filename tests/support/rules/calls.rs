@@ -311,6 +311,7 @@ impl Holding {
             left: self.end.since(now),
             previous_end: self.before,
             slot: self.permits.and_then(|permits| permits.slot),
+            mode: self.kind.name(),
         }
     }
 }

@@ -110,6 +110,7 @@ impl History {
             }
             Outcome::Convert(outcome) => self.check_convert(step, outcome, actual),
             Outcome::Renew(_) | Outcome::View(_) | Outcome::Done => {}
+            Outcome::Describe(_) | Outcome::Waiters(_) => unreachable!("no step describes, or lists waiters"),
         }
         let granted: Vec<_> = granted(actual).collect();
         let answered = match actual.answer {
@@ -228,7 +229,7 @@ impl History {
     fn check_convert(&mut self, step: Step, outcome: &ConvertOutcome, actual: &Actual<'_>) {
         let Step::Convert { lease, shared, .. } = step else { unreachable!() };
         let converted = actual.effects.iter().filter_map(|effect| match effect {
-            Effect::Converted(token) => Some(*token),
+            Effect::Changed(token) => Some(*token),
             _ => None,
         });
         let converted: Vec<_> = converted.collect();

@@ -140,6 +140,7 @@ impl Holding {
             left: self.end.since(now),
             held: now.since(self.since),
             permits: self.permits.map(Granted::view),
+            extra: None,
         }
     }
 
@@ -177,7 +178,8 @@ impl OracleEffect {
         match effect {
             Effect::LookAgain { request, attempt, .. } => Self::LookAgain(request_number(*request), *attempt),
             Effect::Granted(token) => Self::Granted(*token),
-            Effect::Converted(token) => Self::Converted(*token),
+            Effect::Changed(token) => Self::Converted(*token),
+            Effect::Wanted { .. } => unreachable!("the searches ask for no such notice"),
             Effect::Ended { lease, end } => Self::Ended(lease_number(lease.lease_id), end_number(*end)),
             Effect::Detached { lease_id, attachment, .. } => {
                 Self::Detached(lease_number(*lease_id), attachment_number(*attachment))

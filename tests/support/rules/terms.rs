@@ -6,8 +6,8 @@
 use super::{holder, id, request_number};
 use fencepost::testing::domain::{
     ids::{Call, CallId, RequestId},
-    lease::{Delays, MaxHold, Terms},
-    mode::{Mode, PermitLimit, Permits},
+    lease::{Delays, Extra, MaxHold, Terms},
+    mode::{Mode, ModeName, PermitLimit, Permits},
     name::Metadata,
 };
 use std::time::Duration;
@@ -30,6 +30,14 @@ impl Kind {
     /// How many permits it takes; `None` if it is for no semaphore.
     pub(crate) fn permits(self) -> Option<u32> {
         if let Self::Semaphore(count, _) = self { Some(count) } else { None }
+    }
+
+    pub(super) fn name(self) -> ModeName {
+        match self {
+            Self::Exclusive => ModeName::Exclusive,
+            Self::Shared => ModeName::Shared,
+            Self::Semaphore(..) => ModeName::Semaphore,
+        }
     }
 }
 
@@ -87,7 +95,7 @@ pub(super) fn terms_of(call: Call) -> Terms {
         metadata: Metadata::default(),
         min_token: 0,
         max_hold: max_hold(request).and_then(MaxHold::new),
-        delays: Delays::new(min_hold, lock_delay),
+        extra: Extra::of_delays(Delays::new(min_hold, lock_delay)),
         mode: match kind(request) {
             Kind::Exclusive => Mode::Exclusive,
             Kind::Shared => Mode::Shared,

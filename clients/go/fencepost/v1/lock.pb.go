@@ -11,8 +11,8 @@
 // - Contention is an outcome in the response, not an error. Errors use the standard gRPC codes and carry google.rpc
 //   details: ErrorInfo (domain "fencepost", a reason in capitals), BadRequest (field and rule), RetryInfo (delay before
 //   a retry).
-// - UNAVAILABLE, DEADLINE_EXCEEDED and CANCELLED on Acquire, Release and Renew mean "outcome unknown": the call may or
-//   may not have taken effect. Repeat it with the same ids; a repeat has no further effect.
+// - UNAVAILABLE, DEADLINE_EXCEEDED and CANCELLED on Acquire, Release, Renew, Convert and Describe mean "outcome
+//   unknown": the call may or may not have taken effect. Repeat it with the same ids; a repeat has no further effect.
 // - INVALID_ARGUMENT is final for a request: the details name the field and the rule that it breaks.
 // - The reasons, and what to do. A client that repeats after each UNAVAILABLE, after the delay in RetryInfo, need not
 //   distinguish them.
@@ -108,15 +108,15 @@
 //   Rust    rustix::time::clock_gettime with ClockId::Boottime
 //   Node    os.uptime(), in steps of 10 ms: add to performance.now() what it has advanced more, beyond a step
 //   Java    the first number in /proc/uptime, in steps of 10 ms: add to System.nanoTime() in the same way
-// - Decode the details of errors. ABORTED needs the reason: OVERTAKEN and REQUEST_ENDED ask for different things. So
-//   does RESOURCE_EXHAUSTED, if you have another session for SESSION_FULL, and UNAVAILABLE, if you go to another server
-//   at once for DRAINING. RetryInfo is in UNAVAILABLE and RESOURCE_EXHAUSTED, and BadRequest in INVALID_ARGUMENT. The
-//   error of a call or of a stream has them in the trailer grpc-status-details-bin, a serialized google.rpc.Status;
-//   the error of one operation of a session has them in OperationError.details. Each detail is a google.protobuf.Any of
-//   a message of google/rpc/error_details.proto. Libraries decode the trailer: rpc_status.from_call (grpcio-status) in
-//   Python, status.FromError(err).Details() in Go, StatusProto.fromThrowable in Java, the crate tonic-types in Rust. In
-//   Node, read error.metadata.get("grpc-status-details-bin") and decode it with generated code. An error without
-//   details was made by your library or by a proxy: then only the code counts.
+// - Decode the details of errors. ABORTED needs the reason: OVERTAKEN, REQUEST_ENDED and TOKEN_OUTDATED ask for
+//   different things. So does RESOURCE_EXHAUSTED, if you have another session for SESSION_FULL, and UNAVAILABLE, if you
+//   go to another server at once for DRAINING. RetryInfo is in UNAVAILABLE and RESOURCE_EXHAUSTED, and BadRequest in
+//   INVALID_ARGUMENT. The error of a call or of a stream has them in the trailer grpc-status-details-bin, a serialized
+//   google.rpc.Status; the error of one operation of a session has them in OperationError.details. Each detail is a
+//   google.protobuf.Any of a message of google/rpc/error_details.proto. Libraries decode the trailer:
+//   rpc_status.from_call (grpcio-status) in Python, status.FromError(err).Details() in Go, StatusProto.fromThrowable in
+//   Java, the crate tonic-types in Rust. In Node, read error.metadata.get("grpc-status-details-bin") and decode it with
+//   generated code. An error without details was made by your library or by a proxy: then only the code counts.
 
 package fencepostv1
 
@@ -272,8 +272,8 @@ const (
 	AcquireResponse_OUTCOME_UNSPECIFIED AcquireResponse_Outcome = 0
 	// The lock is yours: lease and held_for are set.
 	AcquireResponse_OUTCOME_ACQUIRED AcquireResponse_Outcome = 1
-	// wait_timeout was 0 and the lock is not free. Nothing was changed, but for the limit of a semaphore if the request
-	// named a newer one.
+	// The lock is not free, and wait_timeout was 0 or max_waiters wait already. Nothing was changed, but for the limit
+	// of a semaphore if the request named a newer one.
 	AcquireResponse_OUTCOME_CONTENDED AcquireResponse_Outcome = 2
 	// The wait ended without a grant. The request has left the queue.
 	AcquireResponse_OUTCOME_TIMED_OUT AcquireResponse_Outcome = 3
@@ -428,6 +428,61 @@ func (ConvertResponse_Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{11, 0}
 }
 
+type DescribeResponse_Outcome int32
+
+const (
+	DescribeResponse_OUTCOME_UNSPECIFIED DescribeResponse_Outcome = 0
+	// Others see it, or saw it already (a repeat): number is set.
+	DescribeResponse_OUTCOME_DESCRIBED DescribeResponse_Outcome = 1
+	// A description with a higher number, which number is, replaced this one. Nothing was changed.
+	DescribeResponse_OUTCOME_OUTDATED DescribeResponse_Outcome = 2
+	// The lease has ended: end says how. Stop the work.
+	DescribeResponse_OUTCOME_LOST DescribeResponse_Outcome = 3
+)
+
+// Enum value maps for DescribeResponse_Outcome.
+var (
+	DescribeResponse_Outcome_name = map[int32]string{
+		0: "OUTCOME_UNSPECIFIED",
+		1: "OUTCOME_DESCRIBED",
+		2: "OUTCOME_OUTDATED",
+		3: "OUTCOME_LOST",
+	}
+	DescribeResponse_Outcome_value = map[string]int32{
+		"OUTCOME_UNSPECIFIED": 0,
+		"OUTCOME_DESCRIBED":   1,
+		"OUTCOME_OUTDATED":    2,
+		"OUTCOME_LOST":        3,
+	}
+)
+
+func (x DescribeResponse_Outcome) Enum() *DescribeResponse_Outcome {
+	p := new(DescribeResponse_Outcome)
+	*p = x
+	return p
+}
+
+func (x DescribeResponse_Outcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DescribeResponse_Outcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_fencepost_v1_lock_proto_enumTypes[5].Descriptor()
+}
+
+func (DescribeResponse_Outcome) Type() protoreflect.EnumType {
+	return &file_fencepost_v1_lock_proto_enumTypes[5]
+}
+
+func (x DescribeResponse_Outcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DescribeResponse_Outcome.Descriptor instead.
+func (DescribeResponse_Outcome) EnumDescriptor() ([]byte, []int) {
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{13, 0}
+}
+
 type Detached_Reason int32
 
 const (
@@ -467,11 +522,11 @@ func (x Detached_Reason) String() string {
 }
 
 func (Detached_Reason) Descriptor() protoreflect.EnumDescriptor {
-	return file_fencepost_v1_lock_proto_enumTypes[5].Descriptor()
+	return file_fencepost_v1_lock_proto_enumTypes[6].Descriptor()
 }
 
 func (Detached_Reason) Type() protoreflect.EnumType {
-	return &file_fencepost_v1_lock_proto_enumTypes[5]
+	return &file_fencepost_v1_lock_proto_enumTypes[6]
 }
 
 func (x Detached_Reason) Number() protoreflect.EnumNumber {
@@ -480,7 +535,7 @@ func (x Detached_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Detached_Reason.Descriptor instead.
 func (Detached_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{24, 0}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{26, 0}
 }
 
 type WatchResponse_Kind int32
@@ -500,7 +555,7 @@ const (
 	// Events may have been lost, because the client read too slowly, the server's connection to Redis was interrupted,
 	// Redis lost data, or locks moved to another server. List again to get the current state.
 	WatchResponse_KIND_MISSED WatchResponse_Kind = 6
-	// Its holder converted it: mode and fencing_token are those that it has now.
+	// Its holder converted or described it: mode, fencing_token and holder are those that it has now.
 	WatchResponse_KIND_CHANGED WatchResponse_Kind = 7
 )
 
@@ -539,11 +594,11 @@ func (x WatchResponse_Kind) String() string {
 }
 
 func (WatchResponse_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_fencepost_v1_lock_proto_enumTypes[6].Descriptor()
+	return file_fencepost_v1_lock_proto_enumTypes[7].Descriptor()
 }
 
 func (WatchResponse_Kind) Type() protoreflect.EnumType {
-	return &file_fencepost_v1_lock_proto_enumTypes[6]
+	return &file_fencepost_v1_lock_proto_enumTypes[7]
 }
 
 func (x WatchResponse_Kind) Number() protoreflect.EnumNumber {
@@ -552,7 +607,7 @@ func (x WatchResponse_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WatchResponse_Kind.Descriptor instead.
 func (WatchResponse_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{38, 0}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{41, 0}
 }
 
 type CheckTokenResponse_Status int32
@@ -598,11 +653,11 @@ func (x CheckTokenResponse_Status) String() string {
 }
 
 func (CheckTokenResponse_Status) Descriptor() protoreflect.EnumDescriptor {
-	return file_fencepost_v1_lock_proto_enumTypes[7].Descriptor()
+	return file_fencepost_v1_lock_proto_enumTypes[8].Descriptor()
 }
 
 func (CheckTokenResponse_Status) Type() protoreflect.EnumType {
-	return &file_fencepost_v1_lock_proto_enumTypes[7]
+	return &file_fencepost_v1_lock_proto_enumTypes[8]
 }
 
 func (x CheckTokenResponse_Status) Number() protoreflect.EnumNumber {
@@ -611,7 +666,7 @@ func (x CheckTokenResponse_Status) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CheckTokenResponse_Status.Descriptor instead.
 func (CheckTokenResponse_Status) EnumDescriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{40, 0}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{48, 0}
 }
 
 type AcquireRequest struct {
@@ -683,9 +738,20 @@ type AcquireRequest struct {
 	// 10 ms. Choose more than the clocks may differ, and less than the time between two starts. 0 (the default) to 24 h.
 	// Release does not end it; ForceRelease with the token of the lease does. Only with EXCLUSIVE. All servers of the
 	// store have to know it, as with max_hold.
-	MinHold       *durationpb.Duration `protobuf:"bytes,15,opt,name=min_hold,json=minHold,proto3" json:"min_hold,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	MinHold *durationpb.Duration `protobuf:"bytes,15,opt,name=min_hold,json=minHold,proto3" json:"min_hold,omitempty"`
+	// A label of what acquires locks one after another, and waits for one while it holds others: a worker, a job, a
+	// transaction. Others see it beside `holder`. `fencepost deadlocks` finds owners that wait for each other. At most
+	// 128 bytes, no control characters; it proves nothing. If it is set, all servers of the store have to know it, as
+	// with max_hold; the same holds for max_waiters and tell_when_wanted.
+	Owner string `protobuf:"bytes,16,opt,name=owner,proto3" json:"owner,omitempty"`
+	// CONTENDED at once, in place of a place in the queue, if so many requests wait already: for work that need not be
+	// done twice, such as a build that the next one replaces. 0: no bound but that of the server.
+	MaxWaiters uint32 `protobuf:"varint,17,opt,name=max_waiters,json=maxWaiters,proto3" json:"max_waiters,omitempty"`
+	// Tell the stream that keeps the lease alive when somebody waits whom it excludes (Wanted): for holders that keep a
+	// lock while nobody else wants it, and for jobs that may be interrupted.
+	TellWhenWanted bool `protobuf:"varint,18,opt,name=tell_when_wanted,json=tellWhenWanted,proto3" json:"tell_when_wanted,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *AcquireRequest) Reset() {
@@ -821,6 +887,27 @@ func (x *AcquireRequest) GetMinHold() *durationpb.Duration {
 		return x.MinHold
 	}
 	return nil
+}
+
+func (x *AcquireRequest) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *AcquireRequest) GetMaxWaiters() uint32 {
+	if x != nil {
+		return x.MaxWaiters
+	}
+	return 0
+}
+
+func (x *AcquireRequest) GetTellWhenWanted() bool {
+	if x != nil {
+		return x.TellWhenWanted
+	}
+	return false
 }
 
 type AcquireResponse struct {
@@ -1094,6 +1181,8 @@ type Lease struct {
 	// The time left, counted from the moment when the server sent its command to the store (AcquireResponse.lease says
 	// how to use it). A repeated request gets less than the TTL that it asked for.
 	Ttl *durationpb.Duration `protobuf:"bytes,5,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// The mode that it has now. If the lease was converted, a repeated request is answered with its new mode.
+	Mode LockMode `protobuf:"varint,6,opt,name=mode,proto3,enum=fencepost.v1.LockMode" json:"mode,omitempty"`
 	// With SEMAPHORE and one permit: a number that no other holder has, the lowest that was free, at most the limit; else
 	// 0. For what exists so many times: ids of workers, ports, seats of a licence. Holders of a semaphore work side by
 	// side, so a store cannot order them by the tokens of the lock; but the tokens of each slot rise: compare by lock and
@@ -1168,6 +1257,13 @@ func (x *Lease) GetTtl() *durationpb.Duration {
 	return nil
 }
 
+func (x *Lease) GetMode() LockMode {
+	if x != nil {
+		return x.Mode
+	}
+	return LockMode_LOCK_MODE_UNSPECIFIED
+}
+
 func (x *Lease) GetSlot() uint32 {
 	if x != nil {
 		return x.Slot
@@ -1198,7 +1294,14 @@ type LockHolder struct {
 	// With SEMAPHORE: its permits.
 	Permits uint32 `protobuf:"varint,9,opt,name=permits,proto3" json:"permits,omitempty"`
 	// With SEMAPHORE and one permit: its slot.
-	Slot          uint32 `protobuf:"varint,10,opt,name=slot,proto3" json:"slot,omitempty"`
+	Slot uint32 `protobuf:"varint,10,opt,name=slot,proto3" json:"slot,omitempty"`
+	// The owner that the request named.
+	Owner string `protobuf:"bytes,11,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Who it is, as the server verified it when the lock was granted or queued for (a server with --access); empty if it
+	// was not verified. Unlike the label, it proves something.
+	Identity string `protobuf:"bytes,12,opt,name=identity,proto3" json:"identity,omitempty"`
+	// The number of its last description, 0 if Describe never changed what it says.
+	Description   uint64 `protobuf:"varint,13,opt,name=description,proto3" json:"description,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1299,6 +1402,27 @@ func (x *LockHolder) GetPermits() uint32 {
 func (x *LockHolder) GetSlot() uint32 {
 	if x != nil {
 		return x.Slot
+	}
+	return 0
+}
+
+func (x *LockHolder) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *LockHolder) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *LockHolder) GetDescription() uint64 {
+	if x != nil {
+		return x.Description
 	}
 	return 0
 }
@@ -1747,6 +1871,160 @@ func (x *ConvertResponse) GetSuccessorToken() uint64 {
 	return 0
 }
 
+type DescribeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The lock's name, as in AcquireRequest.
+	LockName string `protobuf:"bytes,1,opt,name=lock_name,json=lockName,proto3" json:"lock_name,omitempty"`
+	// The lease, from AcquireResponse.
+	LeaseId string `protobuf:"bytes,2,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
+	// What replaces its metadata, as in AcquireRequest: all of it.
+	Metadata map[string]string `protobuf:"bytes,3,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// What replaces its label, as in AcquireRequest. If it is not set, the label stays.
+	Holder *string `protobuf:"bytes,4,opt,name=holder,proto3,oneof" json:"holder,omitempty"`
+	// The number of this description: 1, 2, ... The highest wins; the same number again changes nothing, so only one
+	// process may number the descriptions of a lease. 0: one more than the last, for callers that keep no count. A repeat
+	// with 0 counts twice.
+	Number        uint64 `protobuf:"varint,5,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeRequest) Reset() {
+	*x = DescribeRequest{}
+	mi := &file_fencepost_v1_lock_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeRequest) ProtoMessage() {}
+
+func (x *DescribeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fencepost_v1_lock_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeRequest.ProtoReflect.Descriptor instead.
+func (*DescribeRequest) Descriptor() ([]byte, []int) {
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *DescribeRequest) GetLockName() string {
+	if x != nil {
+		return x.LockName
+	}
+	return ""
+}
+
+func (x *DescribeRequest) GetLeaseId() string {
+	if x != nil {
+		return x.LeaseId
+	}
+	return ""
+}
+
+func (x *DescribeRequest) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *DescribeRequest) GetHolder() string {
+	if x != nil && x.Holder != nil {
+		return *x.Holder
+	}
+	return ""
+}
+
+func (x *DescribeRequest) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+type DescribeResponse struct {
+	state   protoimpl.MessageState   `protogen:"open.v1"`
+	Outcome DescribeResponse_Outcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=fencepost.v1.DescribeResponse_Outcome" json:"outcome,omitempty"`
+	// The number of the description that others see.
+	Number uint64 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	// With LOST: how the lease ended.
+	End LeaseEnd `protobuf:"varint,3,opt,name=end,proto3,enum=fencepost.v1.LeaseEnd" json:"end,omitempty"`
+	// With LOST: the highest token among the current leases of the lock, or 0 if there is none.
+	SuccessorToken uint64 `protobuf:"varint,4,opt,name=successor_token,json=successorToken,proto3" json:"successor_token,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *DescribeResponse) Reset() {
+	*x = DescribeResponse{}
+	mi := &file_fencepost_v1_lock_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeResponse) ProtoMessage() {}
+
+func (x *DescribeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fencepost_v1_lock_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeResponse.ProtoReflect.Descriptor instead.
+func (*DescribeResponse) Descriptor() ([]byte, []int) {
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *DescribeResponse) GetOutcome() DescribeResponse_Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return DescribeResponse_OUTCOME_UNSPECIFIED
+}
+
+func (x *DescribeResponse) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *DescribeResponse) GetEnd() LeaseEnd {
+	if x != nil {
+		return x.End
+	}
+	return LeaseEnd_LEASE_END_UNSPECIFIED
+}
+
+func (x *DescribeResponse) GetSuccessorToken() uint64 {
+	if x != nil {
+		return x.SuccessorToken
+	}
+	return 0
+}
+
 // A message from the client on a KeepAlive stream.
 type KeepAliveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1762,7 +2040,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[12]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1774,7 +2052,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[12]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1787,7 +2065,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{12}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *KeepAliveRequest) GetMessage() isKeepAliveRequest_Message {
@@ -1860,7 +2138,7 @@ type AttachLeases struct {
 
 func (x *AttachLeases) Reset() {
 	*x = AttachLeases{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[13]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1872,7 +2150,7 @@ func (x *AttachLeases) String() string {
 func (*AttachLeases) ProtoMessage() {}
 
 func (x *AttachLeases) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[13]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1885,7 +2163,7 @@ func (x *AttachLeases) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachLeases.ProtoReflect.Descriptor instead.
 func (*AttachLeases) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{13}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AttachLeases) GetLeases() []*LeaseAttachment {
@@ -1918,7 +2196,7 @@ type LeaseAttachment struct {
 
 func (x *LeaseAttachment) Reset() {
 	*x = LeaseAttachment{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[14]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1930,7 +2208,7 @@ func (x *LeaseAttachment) String() string {
 func (*LeaseAttachment) ProtoMessage() {}
 
 func (x *LeaseAttachment) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[14]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1943,7 +2221,7 @@ func (x *LeaseAttachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAttachment.ProtoReflect.Descriptor instead.
 func (*LeaseAttachment) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{14}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LeaseAttachment) GetHandle() uint32 {
@@ -1990,7 +2268,7 @@ type DetachLeases struct {
 
 func (x *DetachLeases) Reset() {
 	*x = DetachLeases{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[15]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2002,7 +2280,7 @@ func (x *DetachLeases) String() string {
 func (*DetachLeases) ProtoMessage() {}
 
 func (x *DetachLeases) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[15]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2015,7 +2293,7 @@ func (x *DetachLeases) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachLeases.ProtoReflect.Descriptor instead.
 func (*DetachLeases) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{15}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DetachLeases) GetHandles() []uint32 {
@@ -2035,7 +2313,7 @@ type BeatAnswer struct {
 
 func (x *BeatAnswer) Reset() {
 	*x = BeatAnswer{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[16]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2047,7 +2325,7 @@ func (x *BeatAnswer) String() string {
 func (*BeatAnswer) ProtoMessage() {}
 
 func (x *BeatAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[16]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2060,7 +2338,7 @@ func (x *BeatAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatAnswer.ProtoReflect.Descriptor instead.
 func (*BeatAnswer) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{16}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *BeatAnswer) GetBeat() uint64 {
@@ -2084,6 +2362,7 @@ type KeepAliveResponse struct {
 	//	*KeepAliveResponse_AtRisk
 	//	*KeepAliveResponse_Detached
 	//	*KeepAliveResponse_Draining
+	//	*KeepAliveResponse_Wanted
 	Message       isKeepAliveResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2091,7 +2370,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[17]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2103,7 +2382,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[17]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2116,7 +2395,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{17}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *KeepAliveResponse) GetMessage() isKeepAliveResponse_Message {
@@ -2189,6 +2468,15 @@ func (x *KeepAliveResponse) GetDraining() *Draining {
 	return nil
 }
 
+func (x *KeepAliveResponse) GetWanted() *Wanted {
+	if x != nil {
+		if x, ok := x.Message.(*KeepAliveResponse_Wanted); ok {
+			return x.Wanted
+		}
+	}
+	return nil
+}
+
 type isKeepAliveResponse_Message interface {
 	isKeepAliveResponse_Message()
 }
@@ -2230,6 +2518,11 @@ type KeepAliveResponse_Draining struct {
 	Draining *Draining `protobuf:"bytes,7,opt,name=draining,proto3,oneof"`
 }
 
+type KeepAliveResponse_Wanted struct {
+	// Somebody waits for the lock of a lease, which was acquired with tell_when_wanted.
+	Wanted *Wanted `protobuf:"bytes,8,opt,name=wanted,proto3,oneof"`
+}
+
 func (*KeepAliveResponse_Beat) isKeepAliveResponse_Message() {}
 
 func (*KeepAliveResponse_Attached) isKeepAliveResponse_Message() {}
@@ -2244,6 +2537,8 @@ func (*KeepAliveResponse_Detached) isKeepAliveResponse_Message() {}
 
 func (*KeepAliveResponse_Draining) isKeepAliveResponse_Message() {}
 
+func (*KeepAliveResponse_Wanted) isKeepAliveResponse_Message() {}
+
 type Beat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of the beat, counted from 1 on each stream.
@@ -2256,7 +2551,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[18]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2268,7 +2563,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[18]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2281,7 +2576,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{18}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Beat) GetBeat() uint64 {
@@ -2312,7 +2607,7 @@ type RenewedLeases struct {
 
 func (x *RenewedLeases) Reset() {
 	*x = RenewedLeases{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[19]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2324,7 +2619,7 @@ func (x *RenewedLeases) String() string {
 func (*RenewedLeases) ProtoMessage() {}
 
 func (x *RenewedLeases) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[19]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2337,7 +2632,7 @@ func (x *RenewedLeases) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewedLeases.ProtoReflect.Descriptor instead.
 func (*RenewedLeases) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{19}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RenewedLeases) GetTtl() *durationpb.Duration {
@@ -2363,7 +2658,7 @@ type Attached struct {
 
 func (x *Attached) Reset() {
 	*x = Attached{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[20]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2375,7 +2670,7 @@ func (x *Attached) String() string {
 func (*Attached) ProtoMessage() {}
 
 func (x *Attached) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[20]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2388,7 +2683,7 @@ func (x *Attached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attached.ProtoReflect.Descriptor instead.
 func (*Attached) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{20}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Attached) GetLeases() []*RenewedLeases {
@@ -2410,7 +2705,7 @@ type Renewed struct {
 
 func (x *Renewed) Reset() {
 	*x = Renewed{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[21]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2422,7 +2717,7 @@ func (x *Renewed) String() string {
 func (*Renewed) ProtoMessage() {}
 
 func (x *Renewed) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[21]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2435,7 +2730,7 @@ func (x *Renewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renewed.ProtoReflect.Descriptor instead.
 func (*Renewed) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{21}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Renewed) GetBeat() uint64 {
@@ -2466,7 +2761,7 @@ type Lost struct {
 
 func (x *Lost) Reset() {
 	*x = Lost{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[22]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2773,7 @@ func (x *Lost) String() string {
 func (*Lost) ProtoMessage() {}
 
 func (x *Lost) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[22]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2786,7 @@ func (x *Lost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lost.ProtoReflect.Descriptor instead.
 func (*Lost) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{22}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Lost) GetHandle() uint32 {
@@ -2525,7 +2820,7 @@ type AtRisk struct {
 
 func (x *AtRisk) Reset() {
 	*x = AtRisk{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[23]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +2832,7 @@ func (x *AtRisk) String() string {
 func (*AtRisk) ProtoMessage() {}
 
 func (x *AtRisk) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[23]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +2845,7 @@ func (x *AtRisk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtRisk.ProtoReflect.Descriptor instead.
 func (*AtRisk) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{23}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AtRisk) GetHandles() []uint32 {
@@ -2572,7 +2867,7 @@ type Detached struct {
 
 func (x *Detached) Reset() {
 	*x = Detached{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[24]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2584,7 +2879,7 @@ func (x *Detached) String() string {
 func (*Detached) ProtoMessage() {}
 
 func (x *Detached) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[24]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2597,7 +2892,7 @@ func (x *Detached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Detached.ProtoReflect.Descriptor instead.
 func (*Detached) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{24}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Detached) GetHandle() uint32 {
@@ -2614,6 +2909,63 @@ func (x *Detached) GetReason() Detached_Reason {
 	return Detached_REASON_UNSPECIFIED
 }
 
+// Sent when a request queues that the lease excludes, and when the lease is granted or attached while one waits; for
+// each attachment once. A hint: it may be lost, or repeated, when another server takes over, so do not wait for it
+// without a bound.
+type Wanted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The lease.
+	Handle uint32 `protobuf:"varint,1,opt,name=handle,proto3" json:"handle,omitempty"`
+	// The mode that is waited for.
+	Mode          LockMode `protobuf:"varint,2,opt,name=mode,proto3,enum=fencepost.v1.LockMode" json:"mode,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Wanted) Reset() {
+	*x = Wanted{}
+	mi := &file_fencepost_v1_lock_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Wanted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Wanted) ProtoMessage() {}
+
+func (x *Wanted) ProtoReflect() protoreflect.Message {
+	mi := &file_fencepost_v1_lock_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Wanted.ProtoReflect.Descriptor instead.
+func (*Wanted) Descriptor() ([]byte, []int) {
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Wanted) GetHandle() uint32 {
+	if x != nil {
+		return x.Handle
+	}
+	return 0
+}
+
+func (x *Wanted) GetMode() LockMode {
+	if x != nil {
+		return x.Mode
+	}
+	return LockMode_LOCK_MODE_UNSPECIFIED
+}
+
 type Draining struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How long the server still serves this stream.
@@ -2624,7 +2976,7 @@ type Draining struct {
 
 func (x *Draining) Reset() {
 	*x = Draining{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[25]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +2988,7 @@ func (x *Draining) String() string {
 func (*Draining) ProtoMessage() {}
 
 func (x *Draining) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[25]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +3001,7 @@ func (x *Draining) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Draining.ProtoReflect.Descriptor instead.
 func (*Draining) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{25}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Draining) GetGrace() *durationpb.Duration {
@@ -2681,7 +3033,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[26]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2693,7 +3045,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[26]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2706,7 +3058,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{26}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SessionRequest) GetOperation() uint64 {
@@ -2855,7 +3207,7 @@ type SessionAcquire struct {
 
 func (x *SessionAcquire) Reset() {
 	*x = SessionAcquire{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[27]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2867,7 +3219,7 @@ func (x *SessionAcquire) String() string {
 func (*SessionAcquire) ProtoMessage() {}
 
 func (x *SessionAcquire) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[27]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2880,7 +3232,7 @@ func (x *SessionAcquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionAcquire.ProtoReflect.Descriptor instead.
 func (*SessionAcquire) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{27}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SessionAcquire) GetRequest() *AcquireRequest {
@@ -2916,7 +3268,7 @@ type CancelOperation struct {
 
 func (x *CancelOperation) Reset() {
 	*x = CancelOperation{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[28]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2928,7 +3280,7 @@ func (x *CancelOperation) String() string {
 func (*CancelOperation) ProtoMessage() {}
 
 func (x *CancelOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[28]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2941,7 +3293,7 @@ func (x *CancelOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperation.ProtoReflect.Descriptor instead.
 func (*CancelOperation) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{28}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CancelOperation) GetOperation() uint64 {
@@ -2970,6 +3322,7 @@ type SessionResponse struct {
 	//	*SessionResponse_AtRisk
 	//	*SessionResponse_Detached
 	//	*SessionResponse_Draining
+	//	*SessionResponse_Wanted
 	Message       isSessionResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2977,7 +3330,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[29]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2989,7 +3342,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[29]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3002,7 +3355,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{29}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SessionResponse) GetOperation() uint64 {
@@ -3127,6 +3480,15 @@ func (x *SessionResponse) GetDraining() *Draining {
 	return nil
 }
 
+func (x *SessionResponse) GetWanted() *Wanted {
+	if x != nil {
+		if x, ok := x.Message.(*SessionResponse_Wanted); ok {
+			return x.Wanted
+		}
+	}
+	return nil
+}
+
 type isSessionResponse_Message interface {
 	isSessionResponse_Message()
 }
@@ -3191,6 +3553,11 @@ type SessionResponse_Draining struct {
 	Draining *Draining `protobuf:"bytes,13,opt,name=draining,proto3,oneof"`
 }
 
+type SessionResponse_Wanted struct {
+	// As in KeepAlive.
+	Wanted *Wanted `protobuf:"bytes,14,opt,name=wanted,proto3,oneof"`
+}
+
 func (*SessionResponse_Acquire) isSessionResponse_Message() {}
 
 func (*SessionResponse_Release) isSessionResponse_Message() {}
@@ -3215,6 +3582,8 @@ func (*SessionResponse_Detached) isSessionResponse_Message() {}
 
 func (*SessionResponse_Draining) isSessionResponse_Message() {}
 
+func (*SessionResponse_Wanted) isSessionResponse_Message() {}
+
 type Waiting struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of requests ahead in the queue, at most: it may include requests that have left the queue since. Sent
@@ -3226,7 +3595,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[30]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3238,7 +3607,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[30]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3251,7 +3620,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{30}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Waiting) GetAhead() uint32 {
@@ -3278,7 +3647,7 @@ type OperationError struct {
 
 func (x *OperationError) Reset() {
 	*x = OperationError{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[31]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3290,7 +3659,7 @@ func (x *OperationError) String() string {
 func (*OperationError) ProtoMessage() {}
 
 func (x *OperationError) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[31]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3303,7 +3672,7 @@ func (x *OperationError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationError.ProtoReflect.Descriptor instead.
 func (*OperationError) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{31}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *OperationError) GetCode() int32 {
@@ -3337,7 +3706,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[32]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3349,7 +3718,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[32]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3362,7 +3731,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{32}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetRequest) GetLockName() string {
@@ -3381,7 +3750,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[33]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3393,7 +3762,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[33]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3406,7 +3775,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{33}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetResponse) GetLock() *LockInfo {
@@ -3442,7 +3811,7 @@ type LockInfo struct {
 
 func (x *LockInfo) Reset() {
 	*x = LockInfo{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[34]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3454,7 +3823,7 @@ func (x *LockInfo) String() string {
 func (*LockInfo) ProtoMessage() {}
 
 func (x *LockInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[34]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3467,7 +3836,7 @@ func (x *LockInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockInfo.ProtoReflect.Descriptor instead.
 func (*LockInfo) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{34}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LockInfo) GetLockName() string {
@@ -3541,7 +3910,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[35]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3553,7 +3922,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[35]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3566,7 +3935,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{35}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListRequest) GetPrefix() string {
@@ -3601,7 +3970,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[36]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3613,7 +3982,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[36]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3626,7 +3995,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{36}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListResponse) GetLocks() []*LockInfo {
@@ -3653,7 +4022,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[37]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3665,7 +4034,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[37]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3678,7 +4047,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{37}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WatchRequest) GetPrefix() string {
@@ -3703,14 +4072,16 @@ type WatchResponse struct {
 	// With MISSED: the lowest possible number of events lost since the previous event; 0 if it is not known.
 	Missed uint64 `protobuf:"varint,7,opt,name=missed,proto3" json:"missed,omitempty"`
 	// With CHANGED: the mode of the lease from now on.
-	Mode          LockMode `protobuf:"varint,8,opt,name=mode,proto3,enum=fencepost.v1.LockMode" json:"mode,omitempty"`
+	Mode LockMode `protobuf:"varint,8,opt,name=mode,proto3,enum=fencepost.v1.LockMode" json:"mode,omitempty"`
+	// The verified identity of the holder, as in LockHolder.
+	Identity      string `protobuf:"bytes,9,opt,name=identity,proto3" json:"identity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[38]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3722,7 +4093,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[38]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3735,7 +4106,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{38}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WatchResponse) GetKind() WatchResponse_Kind {
@@ -3794,6 +4165,340 @@ func (x *WatchResponse) GetMode() LockMode {
 	return LockMode_LOCK_MODE_UNSPECIFIED
 }
 
+func (x *WatchResponse) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+type ObserveRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The lock's name, as in AcquireRequest.
+	LockName      string `protobuf:"bytes,1,opt,name=lock_name,json=lockName,proto3" json:"lock_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObserveRequest) Reset() {
+	*x = ObserveRequest{}
+	mi := &file_fencepost_v1_lock_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObserveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObserveRequest) ProtoMessage() {}
+
+func (x *ObserveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fencepost_v1_lock_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObserveRequest.ProtoReflect.Descriptor instead.
+func (*ObserveRequest) Descriptor() ([]byte, []int) {
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *ObserveRequest) GetLockName() string {
+	if x != nil {
+		return x.LockName
+	}
+	return ""
+}
+
+type ObserveResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The state of the lock. Without holders, nobody has it.
+	Lock          *LockInfo `protobuf:"bytes,1,opt,name=lock,proto3" json:"lock,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObserveResponse) Reset() {
+	*x = ObserveResponse{}
+	mi := &file_fencepost_v1_lock_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObserveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObserveResponse) ProtoMessage() {}
+
+func (x *ObserveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fencepost_v1_lock_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObserveResponse.ProtoReflect.Descriptor instead.
+func (*ObserveResponse) Descriptor() ([]byte, []int) {
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *ObserveResponse) GetLock() *LockInfo {
+	if x != nil {
+		return x.Lock
+	}
+	return nil
+}
+
+type ListWaitersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The lock's name, as in AcquireRequest.
+	LockName string `protobuf:"bytes,1,opt,name=lock_name,json=lockName,proto3" json:"lock_name,omitempty"`
+	// The maximum number of waiters on a page: 1 to 100, default 100.
+	PageSize uint32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the previous page; empty for the first page.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWaitersRequest) Reset() {
+	*x = ListWaitersRequest{}
+	mi := &file_fencepost_v1_lock_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWaitersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWaitersRequest) ProtoMessage() {}
+
+func (x *ListWaitersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fencepost_v1_lock_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWaitersRequest.ProtoReflect.Descriptor instead.
+func (*ListWaitersRequest) Descriptor() ([]byte, []int) {
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ListWaitersRequest) GetLockName() string {
+	if x != nil {
+		return x.LockName
+	}
+	return ""
+}
+
+func (x *ListWaitersRequest) GetPageSize() uint32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListWaitersRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListWaitersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The lock, as of the same moment as the page.
+	Lock *LockInfo `protobuf:"bytes,1,opt,name=lock,proto3" json:"lock,omitempty"`
+	// Those who wait, the next first.
+	Waiters []*LockWaiter `protobuf:"bytes,2,rep,name=waiters,proto3" json:"waiters,omitempty"`
+	// For the next page; empty at the end of the queue.
+	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWaitersResponse) Reset() {
+	*x = ListWaitersResponse{}
+	mi := &file_fencepost_v1_lock_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWaitersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWaitersResponse) ProtoMessage() {}
+
+func (x *ListWaitersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fencepost_v1_lock_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWaitersResponse.ProtoReflect.Descriptor instead.
+func (*ListWaitersResponse) Descriptor() ([]byte, []int) {
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ListWaitersResponse) GetLock() *LockInfo {
+	if x != nil {
+		return x.Lock
+	}
+	return nil
+}
+
+func (x *ListWaitersResponse) GetWaiters() []*LockWaiter {
+	if x != nil {
+		return x.Waiters
+	}
+	return nil
+}
+
+func (x *ListWaitersResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// A request in the queue.
+type LockWaiter struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The label of the request.
+	Holder string `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
+	// The owner that it names.
+	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Its verified identity, as in LockHolder.
+	Identity string `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`
+	// Distinguishes it from other requests, and stays the same while it waits. It is a hash of the request_id, which is a
+	// secret.
+	WaiterId string `protobuf:"bytes,4,opt,name=waiter_id,json=waiterId,proto3" json:"waiter_id,omitempty"`
+	// The mode that it waits for.
+	Mode LockMode `protobuf:"varint,5,opt,name=mode,proto3,enum=fencepost.v1.LockMode" json:"mode,omitempty"`
+	// With SEMAPHORE: the permits that it waits for.
+	Permits uint32 `protobuf:"varint,6,opt,name=permits,proto3" json:"permits,omitempty"`
+	// How long it has been in this queue. It counts anew when another server takes the lock over.
+	WaitingSince *durationpb.Duration `protobuf:"bytes,7,opt,name=waiting_since,json=waitingSince,proto3" json:"waiting_since,omitempty"`
+	// The queue passes over it now, and keeps its place for a few seconds: its call was dropped or does not read, or its
+	// server is silent.
+	Skipped       bool `protobuf:"varint,8,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LockWaiter) Reset() {
+	*x = LockWaiter{}
+	mi := &file_fencepost_v1_lock_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockWaiter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockWaiter) ProtoMessage() {}
+
+func (x *LockWaiter) ProtoReflect() protoreflect.Message {
+	mi := &file_fencepost_v1_lock_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockWaiter.ProtoReflect.Descriptor instead.
+func (*LockWaiter) Descriptor() ([]byte, []int) {
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *LockWaiter) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *LockWaiter) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *LockWaiter) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *LockWaiter) GetWaiterId() string {
+	if x != nil {
+		return x.WaiterId
+	}
+	return ""
+}
+
+func (x *LockWaiter) GetMode() LockMode {
+	if x != nil {
+		return x.Mode
+	}
+	return LockMode_LOCK_MODE_UNSPECIFIED
+}
+
+func (x *LockWaiter) GetPermits() uint32 {
+	if x != nil {
+		return x.Permits
+	}
+	return 0
+}
+
+func (x *LockWaiter) GetWaitingSince() *durationpb.Duration {
+	if x != nil {
+		return x.WaitingSince
+	}
+	return nil
+}
+
+func (x *LockWaiter) GetSkipped() bool {
+	if x != nil {
+		return x.Skipped
+	}
+	return false
+}
+
 type CheckTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The lock's name, as in AcquireRequest.
@@ -3806,7 +4511,7 @@ type CheckTokenRequest struct {
 
 func (x *CheckTokenRequest) Reset() {
 	*x = CheckTokenRequest{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[39]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3818,7 +4523,7 @@ func (x *CheckTokenRequest) String() string {
 func (*CheckTokenRequest) ProtoMessage() {}
 
 func (x *CheckTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[39]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3831,7 +4536,7 @@ func (x *CheckTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTokenRequest.ProtoReflect.Descriptor instead.
 func (*CheckTokenRequest) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{39}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CheckTokenRequest) GetLockName() string {
@@ -3859,7 +4564,7 @@ type CheckTokenResponse struct {
 
 func (x *CheckTokenResponse) Reset() {
 	*x = CheckTokenResponse{}
-	mi := &file_fencepost_v1_lock_proto_msgTypes[40]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3871,7 +4576,7 @@ func (x *CheckTokenResponse) String() string {
 func (*CheckTokenResponse) ProtoMessage() {}
 
 func (x *CheckTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fencepost_v1_lock_proto_msgTypes[40]
+	mi := &file_fencepost_v1_lock_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3884,7 +4589,7 @@ func (x *CheckTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTokenResponse.ProtoReflect.Descriptor instead.
 func (*CheckTokenResponse) Descriptor() ([]byte, []int) {
-	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{40}
+	return file_fencepost_v1_lock_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CheckTokenResponse) GetStatus() CheckTokenResponse_Status {
@@ -3905,7 +4610,7 @@ var File_fencepost_v1_lock_proto protoreflect.FileDescriptor
 
 const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\n" +
-	"\x17fencepost/v1/lock.proto\x12\ffencepost.v1\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\"\xcc\x05\n" +
+	"\x17fencepost/v1/lock.proto\x12\ffencepost.v1\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\"\xad\x06\n" +
 	"\x0eAcquireRequest\x12\x1b\n" +
 	"\tlock_name\x18\x01 \x01(\tR\blockName\x12\x16\n" +
 	"\x06holder\x18\x02 \x01(\tR\x06holder\x12+\n" +
@@ -3924,7 +4629,11 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\bmax_hold\x18\f \x01(\v2\x19.google.protobuf.DurationR\amaxHold\x12!\n" +
 	"\fpermit_limit\x18\r \x01(\rR\vpermitLimit\x120\n" +
 	"\x14permit_limit_version\x18\x0e \x01(\x04R\x12permitLimitVersion\x124\n" +
-	"\bmin_hold\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\aminHold\x1a;\n" +
+	"\bmin_hold\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\aminHold\x12\x14\n" +
+	"\x05owner\x18\x10 \x01(\tR\x05owner\x12\x1f\n" +
+	"\vmax_waiters\x18\x11 \x01(\rR\n" +
+	"maxWaiters\x12(\n" +
+	"\x10tell_when_wanted\x18\x12 \x01(\bR\x0etellWhenWanted\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xad\x04\n" +
@@ -3950,14 +4659,15 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\tLockDelay\x127\n" +
 	"\tremaining\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\tremaining\x12\x16\n" +
 	"\x06holder\x18\x02 \x01(\tR\x06holder\x12#\n" +
-	"\rfencing_token\x18\x03 \x01(\x04R\ffencingToken\"\xc0\x01\n" +
+	"\rfencing_token\x18\x03 \x01(\x04R\ffencingToken\"\xec\x01\n" +
 	"\x05Lease\x12\x1b\n" +
 	"\tlock_name\x18\x01 \x01(\tR\blockName\x12\x19\n" +
 	"\blease_id\x18\x02 \x01(\tR\aleaseId\x12\x19\n" +
 	"\bgrant_id\x18\x03 \x01(\tR\agrantId\x12#\n" +
 	"\rfencing_token\x18\x04 \x01(\x04R\ffencingToken\x12+\n" +
-	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x12\n" +
-	"\x04slot\x18\a \x01(\rR\x04slot\"\xe0\x03\n" +
+	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12*\n" +
+	"\x04mode\x18\x06 \x01(\x0e2\x16.fencepost.v1.LockModeR\x04mode\x12\x12\n" +
+	"\x04slot\x18\a \x01(\rR\x04slot\"\xb4\x04\n" +
 	"\n" +
 	"LockHolder\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x19\n" +
@@ -3972,7 +4682,10 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\x04mode\x18\b \x01(\x0e2\x16.fencepost.v1.LockModeR\x04mode\x12\x18\n" +
 	"\apermits\x18\t \x01(\rR\apermits\x12\x12\n" +
 	"\x04slot\x18\n" +
-	" \x01(\rR\x04slot\x1a;\n" +
+	" \x01(\rR\x04slot\x12\x14\n" +
+	"\x05owner\x18\v \x01(\tR\x05owner\x12\x1a\n" +
+	"\bidentity\x18\f \x01(\tR\bidentity\x12 \n" +
+	"\vdescription\x18\r \x01(\x04R\vdescription\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"H\n" +
@@ -4015,6 +4728,26 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11OUTCOME_CONVERTED\x10\x01\x12\x15\n" +
 	"\x11OUTCOME_CONTENDED\x10\x02\x12\x10\n" +
+	"\fOUTCOME_LOST\x10\x03\"\x8f\x02\n" +
+	"\x0fDescribeRequest\x12\x1b\n" +
+	"\tlock_name\x18\x01 \x01(\tR\blockName\x12\x19\n" +
+	"\blease_id\x18\x02 \x01(\tR\aleaseId\x12G\n" +
+	"\bmetadata\x18\x03 \x03(\v2+.fencepost.v1.DescribeRequest.MetadataEntryR\bmetadata\x12\x1b\n" +
+	"\x06holder\x18\x04 \x01(\tH\x00R\x06holder\x88\x01\x01\x12\x16\n" +
+	"\x06number\x18\x05 \x01(\x04R\x06number\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\t\n" +
+	"\a_holder\"\xa2\x02\n" +
+	"\x10DescribeResponse\x12@\n" +
+	"\aoutcome\x18\x01 \x01(\x0e2&.fencepost.v1.DescribeResponse.OutcomeR\aoutcome\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12(\n" +
+	"\x03end\x18\x03 \x01(\x0e2\x16.fencepost.v1.LeaseEndR\x03end\x12'\n" +
+	"\x0fsuccessor_token\x18\x04 \x01(\x04R\x0esuccessorToken\"a\n" +
+	"\aOutcome\x12\x17\n" +
+	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11OUTCOME_DESCRIBED\x10\x01\x12\x14\n" +
+	"\x10OUTCOME_OUTDATED\x10\x02\x12\x10\n" +
 	"\fOUTCOME_LOST\x10\x03\"\xbd\x01\n" +
 	"\x10KeepAliveRequest\x124\n" +
 	"\x06attach\x18\x01 \x01(\v2\x1a.fencepost.v1.AttachLeasesH\x00R\x06attach\x124\n" +
@@ -4033,7 +4766,7 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\ahandles\x18\x01 \x03(\rR\ahandles\" \n" +
 	"\n" +
 	"BeatAnswer\x12\x12\n" +
-	"\x04beat\x18\x01 \x01(\x04R\x04beat\"\xf8\x02\n" +
+	"\x04beat\x18\x01 \x01(\x04R\x04beat\"\xa8\x03\n" +
 	"\x11KeepAliveResponse\x12(\n" +
 	"\x04beat\x18\x01 \x01(\v2\x12.fencepost.v1.BeatH\x00R\x04beat\x124\n" +
 	"\battached\x18\x02 \x01(\v2\x16.fencepost.v1.AttachedH\x00R\battached\x121\n" +
@@ -4041,7 +4774,8 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\x04lost\x18\x04 \x01(\v2\x12.fencepost.v1.LostH\x00R\x04lost\x12/\n" +
 	"\aat_risk\x18\x05 \x01(\v2\x14.fencepost.v1.AtRiskH\x00R\x06atRisk\x124\n" +
 	"\bdetached\x18\x06 \x01(\v2\x16.fencepost.v1.DetachedH\x00R\bdetached\x124\n" +
-	"\bdraining\x18\a \x01(\v2\x16.fencepost.v1.DrainingH\x00R\bdrainingB\t\n" +
+	"\bdraining\x18\a \x01(\v2\x16.fencepost.v1.DrainingH\x00R\bdraining\x12.\n" +
+	"\x06wanted\x18\b \x01(\v2\x14.fencepost.v1.WantedH\x00R\x06wantedB\t\n" +
 	"\amessage\"N\n" +
 	"\x04Beat\x12\x12\n" +
 	"\x04beat\x18\x01 \x01(\x04R\x04beat\x122\n" +
@@ -4067,7 +4801,10 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10REASON_REQUESTED\x10\x01\x12\x1d\n" +
 	"\x19REASON_ATTACHED_ELSEWHERE\x10\x02\x12\x16\n" +
-	"\x12REASON_STREAM_FULL\x10\x03\";\n" +
+	"\x12REASON_STREAM_FULL\x10\x03\"L\n" +
+	"\x06Wanted\x12\x16\n" +
+	"\x06handle\x18\x01 \x01(\rR\x06handle\x12*\n" +
+	"\x04mode\x18\x02 \x01(\x0e2\x16.fencepost.v1.LockModeR\x04mode\";\n" +
 	"\bDraining\x12/\n" +
 	"\x05grace\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xba\x03\n" +
 	"\x0eSessionRequest\x12\x1c\n" +
@@ -4085,7 +4822,7 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\x06handle\x18\x02 \x01(\rR\x06handle\x122\n" +
 	"\x15release_on_disconnect\x18\x03 \x01(\bR\x13releaseOnDisconnect\"/\n" +
 	"\x0fCancelOperation\x12\x1c\n" +
-	"\toperation\x18\x01 \x01(\x04R\toperation\"\xa8\x05\n" +
+	"\toperation\x18\x01 \x01(\x04R\toperation\"\xd8\x05\n" +
 	"\x0fSessionResponse\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\x04R\toperation\x129\n" +
 	"\aacquire\x18\x02 \x01(\v2\x1d.fencepost.v1.AcquireResponseH\x00R\aacquire\x129\n" +
@@ -4100,7 +4837,8 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	" \x01(\v2\x12.fencepost.v1.LostH\x00R\x04lost\x12/\n" +
 	"\aat_risk\x18\v \x01(\v2\x14.fencepost.v1.AtRiskH\x00R\x06atRisk\x124\n" +
 	"\bdetached\x18\f \x01(\v2\x16.fencepost.v1.DetachedH\x00R\bdetached\x124\n" +
-	"\bdraining\x18\r \x01(\v2\x16.fencepost.v1.DrainingH\x00R\bdrainingB\t\n" +
+	"\bdraining\x18\r \x01(\v2\x16.fencepost.v1.DrainingH\x00R\bdraining\x12.\n" +
+	"\x06wanted\x18\x0e \x01(\v2\x14.fencepost.v1.WantedH\x00R\x06wantedB\t\n" +
 	"\amessage\"\x1f\n" +
 	"\aWaiting\x12\x14\n" +
 	"\x05ahead\x18\x01 \x01(\rR\x05ahead\"n\n" +
@@ -4131,7 +4869,7 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\x05locks\x18\x01 \x03(\v2\x16.fencepost.v1.LockInfoR\x05locks\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"&\n" +
 	"\fWatchRequest\x12\x16\n" +
-	"\x06prefix\x18\x01 \x01(\tR\x06prefix\"\xb3\x03\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\"\xcf\x03\n" +
 	"\rWatchResponse\x124\n" +
 	"\x04kind\x18\x01 \x01(\x0e2 .fencepost.v1.WatchResponse.KindR\x04kind\x12\x1b\n" +
 	"\tlock_name\x18\x02 \x01(\tR\blockName\x12\x16\n" +
@@ -4140,7 +4878,8 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\rfencing_token\x18\x05 \x01(\x04R\ffencingToken\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06missed\x18\a \x01(\x04R\x06missed\x12*\n" +
-	"\x04mode\x18\b \x01(\x0e2\x16.fencepost.v1.LockModeR\x04mode\"\x9a\x01\n" +
+	"\x04mode\x18\b \x01(\x0e2\x16.fencepost.v1.LockModeR\x04mode\x12\x1a\n" +
+	"\bidentity\x18\t \x01(\tR\bidentity\"\x9a\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fKIND_STARTED\x10\x01\x12\x10\n" +
@@ -4149,7 +4888,30 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\fKIND_EXPIRED\x10\x04\x12\x10\n" +
 	"\fKIND_REVOKED\x10\x05\x12\x0f\n" +
 	"\vKIND_MISSED\x10\x06\x12\x10\n" +
-	"\fKIND_CHANGED\x10\a\"U\n" +
+	"\fKIND_CHANGED\x10\a\"-\n" +
+	"\x0eObserveRequest\x12\x1b\n" +
+	"\tlock_name\x18\x01 \x01(\tR\blockName\"=\n" +
+	"\x0fObserveResponse\x12*\n" +
+	"\x04lock\x18\x01 \x01(\v2\x16.fencepost.v1.LockInfoR\x04lock\"m\n" +
+	"\x12ListWaitersRequest\x12\x1b\n" +
+	"\tlock_name\x18\x01 \x01(\tR\blockName\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\x9d\x01\n" +
+	"\x13ListWaitersResponse\x12*\n" +
+	"\x04lock\x18\x01 \x01(\v2\x16.fencepost.v1.LockInfoR\x04lock\x122\n" +
+	"\awaiters\x18\x02 \x03(\v2\x18.fencepost.v1.LockWaiterR\awaiters\x12&\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\x93\x02\n" +
+	"\n" +
+	"LockWaiter\x12\x16\n" +
+	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x1a\n" +
+	"\bidentity\x18\x03 \x01(\tR\bidentity\x12\x1b\n" +
+	"\twaiter_id\x18\x04 \x01(\tR\bwaiterId\x12*\n" +
+	"\x04mode\x18\x05 \x01(\x0e2\x16.fencepost.v1.LockModeR\x04mode\x12\x18\n" +
+	"\apermits\x18\x06 \x01(\rR\apermits\x12>\n" +
+	"\rwaiting_since\x18\a \x01(\v2\x19.google.protobuf.DurationR\fwaitingSince\x12\x18\n" +
+	"\askipped\x18\b \x01(\bR\askipped\"U\n" +
 	"\x11CheckTokenRequest\x12\x1b\n" +
 	"\tlock_name\x18\x01 \x01(\tR\blockName\x12#\n" +
 	"\rfencing_token\x18\x02 \x01(\x04R\ffencingToken\"\xe6\x01\n" +
@@ -4173,17 +4935,20 @@ const file_fencepost_v1_lock_proto_rawDesc = "" +
 	"\x11LEASE_END_EXPIRED\x10\x02\x12\x15\n" +
 	"\x11LEASE_END_REVOKED\x10\x03\x12\x18\n" +
 	"\x14LEASE_END_SUPERSEDED\x10\x04\x12\x15\n" +
-	"\x11LEASE_END_UNKNOWN\x10\x052\xd5\x05\n" +
+	"\x11LEASE_END_UNKNOWN\x10\x052\xbe\a\n" +
 	"\vLockService\x12F\n" +
 	"\aAcquire\x12\x1c.fencepost.v1.AcquireRequest\x1a\x1d.fencepost.v1.AcquireResponse\x12F\n" +
 	"\aRelease\x12\x1c.fencepost.v1.ReleaseRequest\x1a\x1d.fencepost.v1.ReleaseResponse\x12@\n" +
 	"\x05Renew\x12\x1a.fencepost.v1.RenewRequest\x1a\x1b.fencepost.v1.RenewResponse\x12F\n" +
-	"\aConvert\x12\x1c.fencepost.v1.ConvertRequest\x1a\x1d.fencepost.v1.ConvertResponse\x12P\n" +
+	"\aConvert\x12\x1c.fencepost.v1.ConvertRequest\x1a\x1d.fencepost.v1.ConvertResponse\x12I\n" +
+	"\bDescribe\x12\x1d.fencepost.v1.DescribeRequest\x1a\x1e.fencepost.v1.DescribeResponse\x12P\n" +
 	"\tKeepAlive\x12\x1e.fencepost.v1.KeepAliveRequest\x1a\x1f.fencepost.v1.KeepAliveResponse(\x010\x01\x12J\n" +
 	"\aSession\x12\x1c.fencepost.v1.SessionRequest\x1a\x1d.fencepost.v1.SessionResponse(\x010\x01\x12:\n" +
 	"\x03Get\x12\x18.fencepost.v1.GetRequest\x1a\x19.fencepost.v1.GetResponse\x12=\n" +
 	"\x04List\x12\x19.fencepost.v1.ListRequest\x1a\x1a.fencepost.v1.ListResponse\x12B\n" +
-	"\x05Watch\x12\x1a.fencepost.v1.WatchRequest\x1a\x1b.fencepost.v1.WatchResponse0\x01\x12O\n" +
+	"\x05Watch\x12\x1a.fencepost.v1.WatchRequest\x1a\x1b.fencepost.v1.WatchResponse0\x01\x12H\n" +
+	"\aObserve\x12\x1c.fencepost.v1.ObserveRequest\x1a\x1d.fencepost.v1.ObserveResponse0\x01\x12R\n" +
+	"\vListWaiters\x12 .fencepost.v1.ListWaitersRequest\x1a!.fencepost.v1.ListWaitersResponse\x12O\n" +
 	"\n" +
 	"CheckToken\x12\x1f.fencepost.v1.CheckTokenRequest\x1a .fencepost.v1.CheckTokenResponseB\xa3\x01\n" +
 	"\x0fio.fencepost.v1B\tLockProtoP\x01Z:github.com/fencepost/fencepost-go/fencepost/v1;fencepostv1\xaa\x02\fFencepost.V1\xca\x02\fFencepost\\V1\xe2\x02\x18Fencepost\\V1\\GPBMetadata\xea\x02\rFencepost::V1b\x06proto3"
@@ -4200,170 +4965,198 @@ func file_fencepost_v1_lock_proto_rawDescGZIP() []byte {
 	return file_fencepost_v1_lock_proto_rawDescData
 }
 
-var file_fencepost_v1_lock_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_fencepost_v1_lock_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_fencepost_v1_lock_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_fencepost_v1_lock_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_fencepost_v1_lock_proto_goTypes = []any{
 	(LockMode)(0),                  // 0: fencepost.v1.LockMode
 	(LeaseEnd)(0),                  // 1: fencepost.v1.LeaseEnd
 	(AcquireResponse_Outcome)(0),   // 2: fencepost.v1.AcquireResponse.Outcome
 	(RenewResponse_Outcome)(0),     // 3: fencepost.v1.RenewResponse.Outcome
 	(ConvertResponse_Outcome)(0),   // 4: fencepost.v1.ConvertResponse.Outcome
-	(Detached_Reason)(0),           // 5: fencepost.v1.Detached.Reason
-	(WatchResponse_Kind)(0),        // 6: fencepost.v1.WatchResponse.Kind
-	(CheckTokenResponse_Status)(0), // 7: fencepost.v1.CheckTokenResponse.Status
-	(*AcquireRequest)(nil),         // 8: fencepost.v1.AcquireRequest
-	(*AcquireResponse)(nil),        // 9: fencepost.v1.AcquireResponse
-	(*Semaphore)(nil),              // 10: fencepost.v1.Semaphore
-	(*LockDelay)(nil),              // 11: fencepost.v1.LockDelay
-	(*Lease)(nil),                  // 12: fencepost.v1.Lease
-	(*LockHolder)(nil),             // 13: fencepost.v1.LockHolder
-	(*ReleaseRequest)(nil),         // 14: fencepost.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),        // 15: fencepost.v1.ReleaseResponse
-	(*RenewRequest)(nil),           // 16: fencepost.v1.RenewRequest
-	(*RenewResponse)(nil),          // 17: fencepost.v1.RenewResponse
-	(*ConvertRequest)(nil),         // 18: fencepost.v1.ConvertRequest
-	(*ConvertResponse)(nil),        // 19: fencepost.v1.ConvertResponse
-	(*KeepAliveRequest)(nil),       // 20: fencepost.v1.KeepAliveRequest
-	(*AttachLeases)(nil),           // 21: fencepost.v1.AttachLeases
-	(*LeaseAttachment)(nil),        // 22: fencepost.v1.LeaseAttachment
-	(*DetachLeases)(nil),           // 23: fencepost.v1.DetachLeases
-	(*BeatAnswer)(nil),             // 24: fencepost.v1.BeatAnswer
-	(*KeepAliveResponse)(nil),      // 25: fencepost.v1.KeepAliveResponse
-	(*Beat)(nil),                   // 26: fencepost.v1.Beat
-	(*RenewedLeases)(nil),          // 27: fencepost.v1.RenewedLeases
-	(*Attached)(nil),               // 28: fencepost.v1.Attached
-	(*Renewed)(nil),                // 29: fencepost.v1.Renewed
-	(*Lost)(nil),                   // 30: fencepost.v1.Lost
-	(*AtRisk)(nil),                 // 31: fencepost.v1.AtRisk
-	(*Detached)(nil),               // 32: fencepost.v1.Detached
-	(*Draining)(nil),               // 33: fencepost.v1.Draining
-	(*SessionRequest)(nil),         // 34: fencepost.v1.SessionRequest
-	(*SessionAcquire)(nil),         // 35: fencepost.v1.SessionAcquire
-	(*CancelOperation)(nil),        // 36: fencepost.v1.CancelOperation
-	(*SessionResponse)(nil),        // 37: fencepost.v1.SessionResponse
-	(*Waiting)(nil),                // 38: fencepost.v1.Waiting
-	(*OperationError)(nil),         // 39: fencepost.v1.OperationError
-	(*GetRequest)(nil),             // 40: fencepost.v1.GetRequest
-	(*GetResponse)(nil),            // 41: fencepost.v1.GetResponse
-	(*LockInfo)(nil),               // 42: fencepost.v1.LockInfo
-	(*ListRequest)(nil),            // 43: fencepost.v1.ListRequest
-	(*ListResponse)(nil),           // 44: fencepost.v1.ListResponse
-	(*WatchRequest)(nil),           // 45: fencepost.v1.WatchRequest
-	(*WatchResponse)(nil),          // 46: fencepost.v1.WatchResponse
-	(*CheckTokenRequest)(nil),      // 47: fencepost.v1.CheckTokenRequest
-	(*CheckTokenResponse)(nil),     // 48: fencepost.v1.CheckTokenResponse
-	nil,                            // 49: fencepost.v1.AcquireRequest.MetadataEntry
-	nil,                            // 50: fencepost.v1.LockHolder.MetadataEntry
-	(*durationpb.Duration)(nil),    // 51: google.protobuf.Duration
-	(*anypb.Any)(nil),              // 52: google.protobuf.Any
+	(DescribeResponse_Outcome)(0),  // 5: fencepost.v1.DescribeResponse.Outcome
+	(Detached_Reason)(0),           // 6: fencepost.v1.Detached.Reason
+	(WatchResponse_Kind)(0),        // 7: fencepost.v1.WatchResponse.Kind
+	(CheckTokenResponse_Status)(0), // 8: fencepost.v1.CheckTokenResponse.Status
+	(*AcquireRequest)(nil),         // 9: fencepost.v1.AcquireRequest
+	(*AcquireResponse)(nil),        // 10: fencepost.v1.AcquireResponse
+	(*Semaphore)(nil),              // 11: fencepost.v1.Semaphore
+	(*LockDelay)(nil),              // 12: fencepost.v1.LockDelay
+	(*Lease)(nil),                  // 13: fencepost.v1.Lease
+	(*LockHolder)(nil),             // 14: fencepost.v1.LockHolder
+	(*ReleaseRequest)(nil),         // 15: fencepost.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),        // 16: fencepost.v1.ReleaseResponse
+	(*RenewRequest)(nil),           // 17: fencepost.v1.RenewRequest
+	(*RenewResponse)(nil),          // 18: fencepost.v1.RenewResponse
+	(*ConvertRequest)(nil),         // 19: fencepost.v1.ConvertRequest
+	(*ConvertResponse)(nil),        // 20: fencepost.v1.ConvertResponse
+	(*DescribeRequest)(nil),        // 21: fencepost.v1.DescribeRequest
+	(*DescribeResponse)(nil),       // 22: fencepost.v1.DescribeResponse
+	(*KeepAliveRequest)(nil),       // 23: fencepost.v1.KeepAliveRequest
+	(*AttachLeases)(nil),           // 24: fencepost.v1.AttachLeases
+	(*LeaseAttachment)(nil),        // 25: fencepost.v1.LeaseAttachment
+	(*DetachLeases)(nil),           // 26: fencepost.v1.DetachLeases
+	(*BeatAnswer)(nil),             // 27: fencepost.v1.BeatAnswer
+	(*KeepAliveResponse)(nil),      // 28: fencepost.v1.KeepAliveResponse
+	(*Beat)(nil),                   // 29: fencepost.v1.Beat
+	(*RenewedLeases)(nil),          // 30: fencepost.v1.RenewedLeases
+	(*Attached)(nil),               // 31: fencepost.v1.Attached
+	(*Renewed)(nil),                // 32: fencepost.v1.Renewed
+	(*Lost)(nil),                   // 33: fencepost.v1.Lost
+	(*AtRisk)(nil),                 // 34: fencepost.v1.AtRisk
+	(*Detached)(nil),               // 35: fencepost.v1.Detached
+	(*Wanted)(nil),                 // 36: fencepost.v1.Wanted
+	(*Draining)(nil),               // 37: fencepost.v1.Draining
+	(*SessionRequest)(nil),         // 38: fencepost.v1.SessionRequest
+	(*SessionAcquire)(nil),         // 39: fencepost.v1.SessionAcquire
+	(*CancelOperation)(nil),        // 40: fencepost.v1.CancelOperation
+	(*SessionResponse)(nil),        // 41: fencepost.v1.SessionResponse
+	(*Waiting)(nil),                // 42: fencepost.v1.Waiting
+	(*OperationError)(nil),         // 43: fencepost.v1.OperationError
+	(*GetRequest)(nil),             // 44: fencepost.v1.GetRequest
+	(*GetResponse)(nil),            // 45: fencepost.v1.GetResponse
+	(*LockInfo)(nil),               // 46: fencepost.v1.LockInfo
+	(*ListRequest)(nil),            // 47: fencepost.v1.ListRequest
+	(*ListResponse)(nil),           // 48: fencepost.v1.ListResponse
+	(*WatchRequest)(nil),           // 49: fencepost.v1.WatchRequest
+	(*WatchResponse)(nil),          // 50: fencepost.v1.WatchResponse
+	(*ObserveRequest)(nil),         // 51: fencepost.v1.ObserveRequest
+	(*ObserveResponse)(nil),        // 52: fencepost.v1.ObserveResponse
+	(*ListWaitersRequest)(nil),     // 53: fencepost.v1.ListWaitersRequest
+	(*ListWaitersResponse)(nil),    // 54: fencepost.v1.ListWaitersResponse
+	(*LockWaiter)(nil),             // 55: fencepost.v1.LockWaiter
+	(*CheckTokenRequest)(nil),      // 56: fencepost.v1.CheckTokenRequest
+	(*CheckTokenResponse)(nil),     // 57: fencepost.v1.CheckTokenResponse
+	nil,                            // 58: fencepost.v1.AcquireRequest.MetadataEntry
+	nil,                            // 59: fencepost.v1.LockHolder.MetadataEntry
+	nil,                            // 60: fencepost.v1.DescribeRequest.MetadataEntry
+	(*durationpb.Duration)(nil),    // 61: google.protobuf.Duration
+	(*anypb.Any)(nil),              // 62: google.protobuf.Any
 }
 var file_fencepost_v1_lock_proto_depIdxs = []int32{
-	51, // 0: fencepost.v1.AcquireRequest.ttl:type_name -> google.protobuf.Duration
-	51, // 1: fencepost.v1.AcquireRequest.wait_timeout:type_name -> google.protobuf.Duration
-	49, // 2: fencepost.v1.AcquireRequest.metadata:type_name -> fencepost.v1.AcquireRequest.MetadataEntry
-	0,  // 3: fencepost.v1.AcquireRequest.mode:type_name -> fencepost.v1.LockMode
-	51, // 4: fencepost.v1.AcquireRequest.lock_delay:type_name -> google.protobuf.Duration
-	51, // 5: fencepost.v1.AcquireRequest.max_hold:type_name -> google.protobuf.Duration
-	51, // 6: fencepost.v1.AcquireRequest.min_hold:type_name -> google.protobuf.Duration
-	2,  // 7: fencepost.v1.AcquireResponse.outcome:type_name -> fencepost.v1.AcquireResponse.Outcome
-	12, // 8: fencepost.v1.AcquireResponse.lease:type_name -> fencepost.v1.Lease
-	51, // 9: fencepost.v1.AcquireResponse.held_for:type_name -> google.protobuf.Duration
-	1,  // 10: fencepost.v1.AcquireResponse.previous_end:type_name -> fencepost.v1.LeaseEnd
-	13, // 11: fencepost.v1.AcquireResponse.holders:type_name -> fencepost.v1.LockHolder
-	11, // 12: fencepost.v1.AcquireResponse.delay:type_name -> fencepost.v1.LockDelay
-	10, // 13: fencepost.v1.AcquireResponse.semaphore:type_name -> fencepost.v1.Semaphore
-	51, // 14: fencepost.v1.LockDelay.remaining:type_name -> google.protobuf.Duration
-	51, // 15: fencepost.v1.Lease.ttl:type_name -> google.protobuf.Duration
-	51, // 16: fencepost.v1.LockHolder.ttl:type_name -> google.protobuf.Duration
-	51, // 17: fencepost.v1.LockHolder.expires_in:type_name -> google.protobuf.Duration
-	51, // 18: fencepost.v1.LockHolder.held_since:type_name -> google.protobuf.Duration
-	50, // 19: fencepost.v1.LockHolder.metadata:type_name -> fencepost.v1.LockHolder.MetadataEntry
-	0,  // 20: fencepost.v1.LockHolder.mode:type_name -> fencepost.v1.LockMode
-	1,  // 21: fencepost.v1.ReleaseResponse.end:type_name -> fencepost.v1.LeaseEnd
-	51, // 22: fencepost.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
-	3,  // 23: fencepost.v1.RenewResponse.outcome:type_name -> fencepost.v1.RenewResponse.Outcome
-	51, // 24: fencepost.v1.RenewResponse.ttl:type_name -> google.protobuf.Duration
-	51, // 25: fencepost.v1.RenewResponse.held_for:type_name -> google.protobuf.Duration
-	1,  // 26: fencepost.v1.RenewResponse.end:type_name -> fencepost.v1.LeaseEnd
-	0,  // 27: fencepost.v1.ConvertRequest.mode:type_name -> fencepost.v1.LockMode
-	4,  // 28: fencepost.v1.ConvertResponse.outcome:type_name -> fencepost.v1.ConvertResponse.Outcome
-	51, // 29: fencepost.v1.ConvertResponse.ttl:type_name -> google.protobuf.Duration
-	51, // 30: fencepost.v1.ConvertResponse.held_for:type_name -> google.protobuf.Duration
-	13, // 31: fencepost.v1.ConvertResponse.holders:type_name -> fencepost.v1.LockHolder
-	1,  // 32: fencepost.v1.ConvertResponse.end:type_name -> fencepost.v1.LeaseEnd
-	21, // 33: fencepost.v1.KeepAliveRequest.attach:type_name -> fencepost.v1.AttachLeases
-	23, // 34: fencepost.v1.KeepAliveRequest.detach:type_name -> fencepost.v1.DetachLeases
-	24, // 35: fencepost.v1.KeepAliveRequest.answer:type_name -> fencepost.v1.BeatAnswer
-	22, // 36: fencepost.v1.AttachLeases.leases:type_name -> fencepost.v1.LeaseAttachment
-	26, // 37: fencepost.v1.KeepAliveResponse.beat:type_name -> fencepost.v1.Beat
-	28, // 38: fencepost.v1.KeepAliveResponse.attached:type_name -> fencepost.v1.Attached
-	29, // 39: fencepost.v1.KeepAliveResponse.renewed:type_name -> fencepost.v1.Renewed
-	30, // 40: fencepost.v1.KeepAliveResponse.lost:type_name -> fencepost.v1.Lost
-	31, // 41: fencepost.v1.KeepAliveResponse.at_risk:type_name -> fencepost.v1.AtRisk
-	32, // 42: fencepost.v1.KeepAliveResponse.detached:type_name -> fencepost.v1.Detached
-	33, // 43: fencepost.v1.KeepAliveResponse.draining:type_name -> fencepost.v1.Draining
-	51, // 44: fencepost.v1.Beat.next_in:type_name -> google.protobuf.Duration
-	51, // 45: fencepost.v1.RenewedLeases.ttl:type_name -> google.protobuf.Duration
-	27, // 46: fencepost.v1.Attached.leases:type_name -> fencepost.v1.RenewedLeases
-	27, // 47: fencepost.v1.Renewed.leases:type_name -> fencepost.v1.RenewedLeases
-	1,  // 48: fencepost.v1.Lost.end:type_name -> fencepost.v1.LeaseEnd
-	5,  // 49: fencepost.v1.Detached.reason:type_name -> fencepost.v1.Detached.Reason
-	51, // 50: fencepost.v1.Draining.grace:type_name -> google.protobuf.Duration
-	35, // 51: fencepost.v1.SessionRequest.acquire:type_name -> fencepost.v1.SessionAcquire
-	14, // 52: fencepost.v1.SessionRequest.release:type_name -> fencepost.v1.ReleaseRequest
-	16, // 53: fencepost.v1.SessionRequest.renew:type_name -> fencepost.v1.RenewRequest
-	36, // 54: fencepost.v1.SessionRequest.cancel:type_name -> fencepost.v1.CancelOperation
-	21, // 55: fencepost.v1.SessionRequest.attach:type_name -> fencepost.v1.AttachLeases
-	23, // 56: fencepost.v1.SessionRequest.detach:type_name -> fencepost.v1.DetachLeases
-	24, // 57: fencepost.v1.SessionRequest.answer:type_name -> fencepost.v1.BeatAnswer
-	8,  // 58: fencepost.v1.SessionAcquire.request:type_name -> fencepost.v1.AcquireRequest
-	9,  // 59: fencepost.v1.SessionResponse.acquire:type_name -> fencepost.v1.AcquireResponse
-	15, // 60: fencepost.v1.SessionResponse.release:type_name -> fencepost.v1.ReleaseResponse
-	17, // 61: fencepost.v1.SessionResponse.renew:type_name -> fencepost.v1.RenewResponse
-	39, // 62: fencepost.v1.SessionResponse.error:type_name -> fencepost.v1.OperationError
-	38, // 63: fencepost.v1.SessionResponse.waiting:type_name -> fencepost.v1.Waiting
-	26, // 64: fencepost.v1.SessionResponse.beat:type_name -> fencepost.v1.Beat
-	28, // 65: fencepost.v1.SessionResponse.attached:type_name -> fencepost.v1.Attached
-	29, // 66: fencepost.v1.SessionResponse.renewed:type_name -> fencepost.v1.Renewed
-	30, // 67: fencepost.v1.SessionResponse.lost:type_name -> fencepost.v1.Lost
-	31, // 68: fencepost.v1.SessionResponse.at_risk:type_name -> fencepost.v1.AtRisk
-	32, // 69: fencepost.v1.SessionResponse.detached:type_name -> fencepost.v1.Detached
-	33, // 70: fencepost.v1.SessionResponse.draining:type_name -> fencepost.v1.Draining
-	52, // 71: fencepost.v1.OperationError.details:type_name -> google.protobuf.Any
-	42, // 72: fencepost.v1.GetResponse.lock:type_name -> fencepost.v1.LockInfo
-	13, // 73: fencepost.v1.LockInfo.holders:type_name -> fencepost.v1.LockHolder
-	1,  // 74: fencepost.v1.LockInfo.previous_end:type_name -> fencepost.v1.LeaseEnd
-	10, // 75: fencepost.v1.LockInfo.semaphore:type_name -> fencepost.v1.Semaphore
-	11, // 76: fencepost.v1.LockInfo.delay:type_name -> fencepost.v1.LockDelay
-	42, // 77: fencepost.v1.ListResponse.locks:type_name -> fencepost.v1.LockInfo
-	6,  // 78: fencepost.v1.WatchResponse.kind:type_name -> fencepost.v1.WatchResponse.Kind
-	0,  // 79: fencepost.v1.WatchResponse.mode:type_name -> fencepost.v1.LockMode
-	7,  // 80: fencepost.v1.CheckTokenResponse.status:type_name -> fencepost.v1.CheckTokenResponse.Status
-	8,  // 81: fencepost.v1.LockService.Acquire:input_type -> fencepost.v1.AcquireRequest
-	14, // 82: fencepost.v1.LockService.Release:input_type -> fencepost.v1.ReleaseRequest
-	16, // 83: fencepost.v1.LockService.Renew:input_type -> fencepost.v1.RenewRequest
-	18, // 84: fencepost.v1.LockService.Convert:input_type -> fencepost.v1.ConvertRequest
-	20, // 85: fencepost.v1.LockService.KeepAlive:input_type -> fencepost.v1.KeepAliveRequest
-	34, // 86: fencepost.v1.LockService.Session:input_type -> fencepost.v1.SessionRequest
-	40, // 87: fencepost.v1.LockService.Get:input_type -> fencepost.v1.GetRequest
-	43, // 88: fencepost.v1.LockService.List:input_type -> fencepost.v1.ListRequest
-	45, // 89: fencepost.v1.LockService.Watch:input_type -> fencepost.v1.WatchRequest
-	47, // 90: fencepost.v1.LockService.CheckToken:input_type -> fencepost.v1.CheckTokenRequest
-	9,  // 91: fencepost.v1.LockService.Acquire:output_type -> fencepost.v1.AcquireResponse
-	15, // 92: fencepost.v1.LockService.Release:output_type -> fencepost.v1.ReleaseResponse
-	17, // 93: fencepost.v1.LockService.Renew:output_type -> fencepost.v1.RenewResponse
-	19, // 94: fencepost.v1.LockService.Convert:output_type -> fencepost.v1.ConvertResponse
-	25, // 95: fencepost.v1.LockService.KeepAlive:output_type -> fencepost.v1.KeepAliveResponse
-	37, // 96: fencepost.v1.LockService.Session:output_type -> fencepost.v1.SessionResponse
-	41, // 97: fencepost.v1.LockService.Get:output_type -> fencepost.v1.GetResponse
-	44, // 98: fencepost.v1.LockService.List:output_type -> fencepost.v1.ListResponse
-	46, // 99: fencepost.v1.LockService.Watch:output_type -> fencepost.v1.WatchResponse
-	48, // 100: fencepost.v1.LockService.CheckToken:output_type -> fencepost.v1.CheckTokenResponse
-	91, // [91:101] is the sub-list for method output_type
-	81, // [81:91] is the sub-list for method input_type
-	81, // [81:81] is the sub-list for extension type_name
-	81, // [81:81] is the sub-list for extension extendee
-	0,  // [0:81] is the sub-list for field type_name
+	61,  // 0: fencepost.v1.AcquireRequest.ttl:type_name -> google.protobuf.Duration
+	61,  // 1: fencepost.v1.AcquireRequest.wait_timeout:type_name -> google.protobuf.Duration
+	58,  // 2: fencepost.v1.AcquireRequest.metadata:type_name -> fencepost.v1.AcquireRequest.MetadataEntry
+	0,   // 3: fencepost.v1.AcquireRequest.mode:type_name -> fencepost.v1.LockMode
+	61,  // 4: fencepost.v1.AcquireRequest.lock_delay:type_name -> google.protobuf.Duration
+	61,  // 5: fencepost.v1.AcquireRequest.max_hold:type_name -> google.protobuf.Duration
+	61,  // 6: fencepost.v1.AcquireRequest.min_hold:type_name -> google.protobuf.Duration
+	2,   // 7: fencepost.v1.AcquireResponse.outcome:type_name -> fencepost.v1.AcquireResponse.Outcome
+	13,  // 8: fencepost.v1.AcquireResponse.lease:type_name -> fencepost.v1.Lease
+	61,  // 9: fencepost.v1.AcquireResponse.held_for:type_name -> google.protobuf.Duration
+	1,   // 10: fencepost.v1.AcquireResponse.previous_end:type_name -> fencepost.v1.LeaseEnd
+	14,  // 11: fencepost.v1.AcquireResponse.holders:type_name -> fencepost.v1.LockHolder
+	12,  // 12: fencepost.v1.AcquireResponse.delay:type_name -> fencepost.v1.LockDelay
+	11,  // 13: fencepost.v1.AcquireResponse.semaphore:type_name -> fencepost.v1.Semaphore
+	61,  // 14: fencepost.v1.LockDelay.remaining:type_name -> google.protobuf.Duration
+	61,  // 15: fencepost.v1.Lease.ttl:type_name -> google.protobuf.Duration
+	0,   // 16: fencepost.v1.Lease.mode:type_name -> fencepost.v1.LockMode
+	61,  // 17: fencepost.v1.LockHolder.ttl:type_name -> google.protobuf.Duration
+	61,  // 18: fencepost.v1.LockHolder.expires_in:type_name -> google.protobuf.Duration
+	61,  // 19: fencepost.v1.LockHolder.held_since:type_name -> google.protobuf.Duration
+	59,  // 20: fencepost.v1.LockHolder.metadata:type_name -> fencepost.v1.LockHolder.MetadataEntry
+	0,   // 21: fencepost.v1.LockHolder.mode:type_name -> fencepost.v1.LockMode
+	1,   // 22: fencepost.v1.ReleaseResponse.end:type_name -> fencepost.v1.LeaseEnd
+	61,  // 23: fencepost.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
+	3,   // 24: fencepost.v1.RenewResponse.outcome:type_name -> fencepost.v1.RenewResponse.Outcome
+	61,  // 25: fencepost.v1.RenewResponse.ttl:type_name -> google.protobuf.Duration
+	61,  // 26: fencepost.v1.RenewResponse.held_for:type_name -> google.protobuf.Duration
+	1,   // 27: fencepost.v1.RenewResponse.end:type_name -> fencepost.v1.LeaseEnd
+	0,   // 28: fencepost.v1.ConvertRequest.mode:type_name -> fencepost.v1.LockMode
+	4,   // 29: fencepost.v1.ConvertResponse.outcome:type_name -> fencepost.v1.ConvertResponse.Outcome
+	61,  // 30: fencepost.v1.ConvertResponse.ttl:type_name -> google.protobuf.Duration
+	61,  // 31: fencepost.v1.ConvertResponse.held_for:type_name -> google.protobuf.Duration
+	14,  // 32: fencepost.v1.ConvertResponse.holders:type_name -> fencepost.v1.LockHolder
+	1,   // 33: fencepost.v1.ConvertResponse.end:type_name -> fencepost.v1.LeaseEnd
+	60,  // 34: fencepost.v1.DescribeRequest.metadata:type_name -> fencepost.v1.DescribeRequest.MetadataEntry
+	5,   // 35: fencepost.v1.DescribeResponse.outcome:type_name -> fencepost.v1.DescribeResponse.Outcome
+	1,   // 36: fencepost.v1.DescribeResponse.end:type_name -> fencepost.v1.LeaseEnd
+	24,  // 37: fencepost.v1.KeepAliveRequest.attach:type_name -> fencepost.v1.AttachLeases
+	26,  // 38: fencepost.v1.KeepAliveRequest.detach:type_name -> fencepost.v1.DetachLeases
+	27,  // 39: fencepost.v1.KeepAliveRequest.answer:type_name -> fencepost.v1.BeatAnswer
+	25,  // 40: fencepost.v1.AttachLeases.leases:type_name -> fencepost.v1.LeaseAttachment
+	29,  // 41: fencepost.v1.KeepAliveResponse.beat:type_name -> fencepost.v1.Beat
+	31,  // 42: fencepost.v1.KeepAliveResponse.attached:type_name -> fencepost.v1.Attached
+	32,  // 43: fencepost.v1.KeepAliveResponse.renewed:type_name -> fencepost.v1.Renewed
+	33,  // 44: fencepost.v1.KeepAliveResponse.lost:type_name -> fencepost.v1.Lost
+	34,  // 45: fencepost.v1.KeepAliveResponse.at_risk:type_name -> fencepost.v1.AtRisk
+	35,  // 46: fencepost.v1.KeepAliveResponse.detached:type_name -> fencepost.v1.Detached
+	37,  // 47: fencepost.v1.KeepAliveResponse.draining:type_name -> fencepost.v1.Draining
+	36,  // 48: fencepost.v1.KeepAliveResponse.wanted:type_name -> fencepost.v1.Wanted
+	61,  // 49: fencepost.v1.Beat.next_in:type_name -> google.protobuf.Duration
+	61,  // 50: fencepost.v1.RenewedLeases.ttl:type_name -> google.protobuf.Duration
+	30,  // 51: fencepost.v1.Attached.leases:type_name -> fencepost.v1.RenewedLeases
+	30,  // 52: fencepost.v1.Renewed.leases:type_name -> fencepost.v1.RenewedLeases
+	1,   // 53: fencepost.v1.Lost.end:type_name -> fencepost.v1.LeaseEnd
+	6,   // 54: fencepost.v1.Detached.reason:type_name -> fencepost.v1.Detached.Reason
+	0,   // 55: fencepost.v1.Wanted.mode:type_name -> fencepost.v1.LockMode
+	61,  // 56: fencepost.v1.Draining.grace:type_name -> google.protobuf.Duration
+	39,  // 57: fencepost.v1.SessionRequest.acquire:type_name -> fencepost.v1.SessionAcquire
+	15,  // 58: fencepost.v1.SessionRequest.release:type_name -> fencepost.v1.ReleaseRequest
+	17,  // 59: fencepost.v1.SessionRequest.renew:type_name -> fencepost.v1.RenewRequest
+	40,  // 60: fencepost.v1.SessionRequest.cancel:type_name -> fencepost.v1.CancelOperation
+	24,  // 61: fencepost.v1.SessionRequest.attach:type_name -> fencepost.v1.AttachLeases
+	26,  // 62: fencepost.v1.SessionRequest.detach:type_name -> fencepost.v1.DetachLeases
+	27,  // 63: fencepost.v1.SessionRequest.answer:type_name -> fencepost.v1.BeatAnswer
+	9,   // 64: fencepost.v1.SessionAcquire.request:type_name -> fencepost.v1.AcquireRequest
+	10,  // 65: fencepost.v1.SessionResponse.acquire:type_name -> fencepost.v1.AcquireResponse
+	16,  // 66: fencepost.v1.SessionResponse.release:type_name -> fencepost.v1.ReleaseResponse
+	18,  // 67: fencepost.v1.SessionResponse.renew:type_name -> fencepost.v1.RenewResponse
+	43,  // 68: fencepost.v1.SessionResponse.error:type_name -> fencepost.v1.OperationError
+	42,  // 69: fencepost.v1.SessionResponse.waiting:type_name -> fencepost.v1.Waiting
+	29,  // 70: fencepost.v1.SessionResponse.beat:type_name -> fencepost.v1.Beat
+	31,  // 71: fencepost.v1.SessionResponse.attached:type_name -> fencepost.v1.Attached
+	32,  // 72: fencepost.v1.SessionResponse.renewed:type_name -> fencepost.v1.Renewed
+	33,  // 73: fencepost.v1.SessionResponse.lost:type_name -> fencepost.v1.Lost
+	34,  // 74: fencepost.v1.SessionResponse.at_risk:type_name -> fencepost.v1.AtRisk
+	35,  // 75: fencepost.v1.SessionResponse.detached:type_name -> fencepost.v1.Detached
+	37,  // 76: fencepost.v1.SessionResponse.draining:type_name -> fencepost.v1.Draining
+	36,  // 77: fencepost.v1.SessionResponse.wanted:type_name -> fencepost.v1.Wanted
+	62,  // 78: fencepost.v1.OperationError.details:type_name -> google.protobuf.Any
+	46,  // 79: fencepost.v1.GetResponse.lock:type_name -> fencepost.v1.LockInfo
+	14,  // 80: fencepost.v1.LockInfo.holders:type_name -> fencepost.v1.LockHolder
+	1,   // 81: fencepost.v1.LockInfo.previous_end:type_name -> fencepost.v1.LeaseEnd
+	11,  // 82: fencepost.v1.LockInfo.semaphore:type_name -> fencepost.v1.Semaphore
+	12,  // 83: fencepost.v1.LockInfo.delay:type_name -> fencepost.v1.LockDelay
+	46,  // 84: fencepost.v1.ListResponse.locks:type_name -> fencepost.v1.LockInfo
+	7,   // 85: fencepost.v1.WatchResponse.kind:type_name -> fencepost.v1.WatchResponse.Kind
+	0,   // 86: fencepost.v1.WatchResponse.mode:type_name -> fencepost.v1.LockMode
+	46,  // 87: fencepost.v1.ObserveResponse.lock:type_name -> fencepost.v1.LockInfo
+	46,  // 88: fencepost.v1.ListWaitersResponse.lock:type_name -> fencepost.v1.LockInfo
+	55,  // 89: fencepost.v1.ListWaitersResponse.waiters:type_name -> fencepost.v1.LockWaiter
+	0,   // 90: fencepost.v1.LockWaiter.mode:type_name -> fencepost.v1.LockMode
+	61,  // 91: fencepost.v1.LockWaiter.waiting_since:type_name -> google.protobuf.Duration
+	8,   // 92: fencepost.v1.CheckTokenResponse.status:type_name -> fencepost.v1.CheckTokenResponse.Status
+	9,   // 93: fencepost.v1.LockService.Acquire:input_type -> fencepost.v1.AcquireRequest
+	15,  // 94: fencepost.v1.LockService.Release:input_type -> fencepost.v1.ReleaseRequest
+	17,  // 95: fencepost.v1.LockService.Renew:input_type -> fencepost.v1.RenewRequest
+	19,  // 96: fencepost.v1.LockService.Convert:input_type -> fencepost.v1.ConvertRequest
+	21,  // 97: fencepost.v1.LockService.Describe:input_type -> fencepost.v1.DescribeRequest
+	23,  // 98: fencepost.v1.LockService.KeepAlive:input_type -> fencepost.v1.KeepAliveRequest
+	38,  // 99: fencepost.v1.LockService.Session:input_type -> fencepost.v1.SessionRequest
+	44,  // 100: fencepost.v1.LockService.Get:input_type -> fencepost.v1.GetRequest
+	47,  // 101: fencepost.v1.LockService.List:input_type -> fencepost.v1.ListRequest
+	49,  // 102: fencepost.v1.LockService.Watch:input_type -> fencepost.v1.WatchRequest
+	51,  // 103: fencepost.v1.LockService.Observe:input_type -> fencepost.v1.ObserveRequest
+	53,  // 104: fencepost.v1.LockService.ListWaiters:input_type -> fencepost.v1.ListWaitersRequest
+	56,  // 105: fencepost.v1.LockService.CheckToken:input_type -> fencepost.v1.CheckTokenRequest
+	10,  // 106: fencepost.v1.LockService.Acquire:output_type -> fencepost.v1.AcquireResponse
+	16,  // 107: fencepost.v1.LockService.Release:output_type -> fencepost.v1.ReleaseResponse
+	18,  // 108: fencepost.v1.LockService.Renew:output_type -> fencepost.v1.RenewResponse
+	20,  // 109: fencepost.v1.LockService.Convert:output_type -> fencepost.v1.ConvertResponse
+	22,  // 110: fencepost.v1.LockService.Describe:output_type -> fencepost.v1.DescribeResponse
+	28,  // 111: fencepost.v1.LockService.KeepAlive:output_type -> fencepost.v1.KeepAliveResponse
+	41,  // 112: fencepost.v1.LockService.Session:output_type -> fencepost.v1.SessionResponse
+	45,  // 113: fencepost.v1.LockService.Get:output_type -> fencepost.v1.GetResponse
+	48,  // 114: fencepost.v1.LockService.List:output_type -> fencepost.v1.ListResponse
+	50,  // 115: fencepost.v1.LockService.Watch:output_type -> fencepost.v1.WatchResponse
+	52,  // 116: fencepost.v1.LockService.Observe:output_type -> fencepost.v1.ObserveResponse
+	54,  // 117: fencepost.v1.LockService.ListWaiters:output_type -> fencepost.v1.ListWaitersResponse
+	57,  // 118: fencepost.v1.LockService.CheckToken:output_type -> fencepost.v1.CheckTokenResponse
+	106, // [106:119] is the sub-list for method output_type
+	93,  // [93:106] is the sub-list for method input_type
+	93,  // [93:93] is the sub-list for extension type_name
+	93,  // [93:93] is the sub-list for extension extendee
+	0,   // [0:93] is the sub-list for field type_name
 }
 
 func init() { file_fencepost_v1_lock_proto_init() }
@@ -4371,12 +5164,13 @@ func file_fencepost_v1_lock_proto_init() {
 	if File_fencepost_v1_lock_proto != nil {
 		return
 	}
-	file_fencepost_v1_lock_proto_msgTypes[12].OneofWrappers = []any{
+	file_fencepost_v1_lock_proto_msgTypes[12].OneofWrappers = []any{}
+	file_fencepost_v1_lock_proto_msgTypes[14].OneofWrappers = []any{
 		(*KeepAliveRequest_Attach)(nil),
 		(*KeepAliveRequest_Detach)(nil),
 		(*KeepAliveRequest_Answer)(nil),
 	}
-	file_fencepost_v1_lock_proto_msgTypes[17].OneofWrappers = []any{
+	file_fencepost_v1_lock_proto_msgTypes[19].OneofWrappers = []any{
 		(*KeepAliveResponse_Beat)(nil),
 		(*KeepAliveResponse_Attached)(nil),
 		(*KeepAliveResponse_Renewed)(nil),
@@ -4384,8 +5178,9 @@ func file_fencepost_v1_lock_proto_init() {
 		(*KeepAliveResponse_AtRisk)(nil),
 		(*KeepAliveResponse_Detached)(nil),
 		(*KeepAliveResponse_Draining)(nil),
+		(*KeepAliveResponse_Wanted)(nil),
 	}
-	file_fencepost_v1_lock_proto_msgTypes[26].OneofWrappers = []any{
+	file_fencepost_v1_lock_proto_msgTypes[29].OneofWrappers = []any{
 		(*SessionRequest_Acquire)(nil),
 		(*SessionRequest_Release)(nil),
 		(*SessionRequest_Renew)(nil),
@@ -4394,7 +5189,7 @@ func file_fencepost_v1_lock_proto_init() {
 		(*SessionRequest_Detach)(nil),
 		(*SessionRequest_Answer)(nil),
 	}
-	file_fencepost_v1_lock_proto_msgTypes[29].OneofWrappers = []any{
+	file_fencepost_v1_lock_proto_msgTypes[32].OneofWrappers = []any{
 		(*SessionResponse_Acquire)(nil),
 		(*SessionResponse_Release)(nil),
 		(*SessionResponse_Renew)(nil),
@@ -4407,14 +5202,15 @@ func file_fencepost_v1_lock_proto_init() {
 		(*SessionResponse_AtRisk)(nil),
 		(*SessionResponse_Detached)(nil),
 		(*SessionResponse_Draining)(nil),
+		(*SessionResponse_Wanted)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fencepost_v1_lock_proto_rawDesc), len(file_fencepost_v1_lock_proto_rawDesc)),
-			NumEnums:      8,
-			NumMessages:   43,
+			NumEnums:      9,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -11,8 +11,8 @@
 // - Contention is an outcome in the response, not an error. Errors use the standard gRPC codes and carry google.rpc
 //   details: ErrorInfo (domain "fencepost", a reason in capitals), BadRequest (field and rule), RetryInfo (delay before
 //   a retry).
-// - UNAVAILABLE, DEADLINE_EXCEEDED and CANCELLED on Acquire, Release and Renew mean "outcome unknown": the call may or
-//   may not have taken effect. Repeat it with the same ids; a repeat has no further effect.
+// - UNAVAILABLE, DEADLINE_EXCEEDED and CANCELLED on Acquire, Release, Renew, Convert and Describe mean "outcome
+//   unknown": the call may or may not have taken effect. Repeat it with the same ids; a repeat has no further effect.
 // - INVALID_ARGUMENT is final for a request: the details name the field and the rule that it breaks.
 // - The reasons, and what to do. A client that repeats after each UNAVAILABLE, after the delay in RetryInfo, need not
 //   distinguish them.
@@ -108,15 +108,15 @@
 //   Rust    rustix::time::clock_gettime with ClockId::Boottime
 //   Node    os.uptime(), in steps of 10 ms: add to performance.now() what it has advanced more, beyond a step
 //   Java    the first number in /proc/uptime, in steps of 10 ms: add to System.nanoTime() in the same way
-// - Decode the details of errors. ABORTED needs the reason: OVERTAKEN and REQUEST_ENDED ask for different things. So
-//   does RESOURCE_EXHAUSTED, if you have another session for SESSION_FULL, and UNAVAILABLE, if you go to another server
-//   at once for DRAINING. RetryInfo is in UNAVAILABLE and RESOURCE_EXHAUSTED, and BadRequest in INVALID_ARGUMENT. The
-//   error of a call or of a stream has them in the trailer grpc-status-details-bin, a serialized google.rpc.Status;
-//   the error of one operation of a session has them in OperationError.details. Each detail is a google.protobuf.Any of
-//   a message of google/rpc/error_details.proto. Libraries decode the trailer: rpc_status.from_call (grpcio-status) in
-//   Python, status.FromError(err).Details() in Go, StatusProto.fromThrowable in Java, the crate tonic-types in Rust. In
-//   Node, read error.metadata.get("grpc-status-details-bin") and decode it with generated code. An error without
-//   details was made by your library or by a proxy: then only the code counts.
+// - Decode the details of errors. ABORTED needs the reason: OVERTAKEN, REQUEST_ENDED and TOKEN_OUTDATED ask for
+//   different things. So does RESOURCE_EXHAUSTED, if you have another session for SESSION_FULL, and UNAVAILABLE, if you
+//   go to another server at once for DRAINING. RetryInfo is in UNAVAILABLE and RESOURCE_EXHAUSTED, and BadRequest in
+//   INVALID_ARGUMENT. The error of a call or of a stream has them in the trailer grpc-status-details-bin, a serialized
+//   google.rpc.Status; the error of one operation of a session has them in OperationError.details. Each detail is a
+//   google.protobuf.Any of a message of google/rpc/error_details.proto. Libraries decode the trailer:
+//   rpc_status.from_call (grpcio-status) in Python, status.FromError(err).Details() in Go, StatusProto.fromThrowable in
+//   Java, the crate tonic-types in Rust. In Node, read error.metadata.get("grpc-status-details-bin") and decode it with
+//   generated code. An error without details was made by your library or by a proxy: then only the code counts.
 
 package fencepostv1
 
@@ -133,16 +133,19 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	LockService_Acquire_FullMethodName    = "/fencepost.v1.LockService/Acquire"
-	LockService_Release_FullMethodName    = "/fencepost.v1.LockService/Release"
-	LockService_Renew_FullMethodName      = "/fencepost.v1.LockService/Renew"
-	LockService_Convert_FullMethodName    = "/fencepost.v1.LockService/Convert"
-	LockService_KeepAlive_FullMethodName  = "/fencepost.v1.LockService/KeepAlive"
-	LockService_Session_FullMethodName    = "/fencepost.v1.LockService/Session"
-	LockService_Get_FullMethodName        = "/fencepost.v1.LockService/Get"
-	LockService_List_FullMethodName       = "/fencepost.v1.LockService/List"
-	LockService_Watch_FullMethodName      = "/fencepost.v1.LockService/Watch"
-	LockService_CheckToken_FullMethodName = "/fencepost.v1.LockService/CheckToken"
+	LockService_Acquire_FullMethodName     = "/fencepost.v1.LockService/Acquire"
+	LockService_Release_FullMethodName     = "/fencepost.v1.LockService/Release"
+	LockService_Renew_FullMethodName       = "/fencepost.v1.LockService/Renew"
+	LockService_Convert_FullMethodName     = "/fencepost.v1.LockService/Convert"
+	LockService_Describe_FullMethodName    = "/fencepost.v1.LockService/Describe"
+	LockService_KeepAlive_FullMethodName   = "/fencepost.v1.LockService/KeepAlive"
+	LockService_Session_FullMethodName     = "/fencepost.v1.LockService/Session"
+	LockService_Get_FullMethodName         = "/fencepost.v1.LockService/Get"
+	LockService_List_FullMethodName        = "/fencepost.v1.LockService/List"
+	LockService_Watch_FullMethodName       = "/fencepost.v1.LockService/Watch"
+	LockService_Observe_FullMethodName     = "/fencepost.v1.LockService/Observe"
+	LockService_ListWaiters_FullMethodName = "/fencepost.v1.LockService/ListWaiters"
+	LockService_CheckToken_FullMethodName  = "/fencepost.v1.LockService/CheckToken"
 )
 
 // LockServiceClient is the client API for LockService service.
@@ -184,10 +187,17 @@ type LockServiceClient interface {
 	// one that is EXCLUSIVE and is to be so, named by its present token, gets a new token as well: a downgrade that was
 	// sent before and had no answer changes nothing if it arrives later. The lease ends when it would have ended; if it
 	// was cut short, because the calls that acquired it were dropped, its TTL begins anew. Errors: INVALID_ARGUMENT;
-	// ABORTED with reason TOKEN_OUTDATED (the lease was converted since, and has another token); FAILED_PRECONDITION
-	// (NOT_CONVERTIBLE: a lease of a semaphore, or to SHARED one with min_hold or lock_delay; NOT_ALL_SERVERS;
-	// BESIDE_CLASSIC); UNAVAILABLE (outcome unknown, or nothing was done: repeat).
+	// ABORTED with reason TOKEN_OUTDATED (the lease was converted since, and has another token; this comes before
+	// NOT_CONVERTIBLE); FAILED_PRECONDITION (NOT_CONVERTIBLE: a lease of a semaphore, or to SHARED one with min_hold or
+	// lock_delay; NOT_ALL_SERVERS; BESIDE_CLASSIC); UNAVAILABLE (outcome unknown, or nothing was done: repeat).
 	Convert(ctx context.Context, in *ConvertRequest, opts ...grpc.CallOption) (*ConvertResponse, error)
+	// Replaces what others see of a lease: its metadata, and its label if one is given. The leader of an election tells
+	// its address so, and a job its progress. Nothing else of the lease changes. Observe and Get show it at once, and
+	// Watch tells that it CHANGED.
+	//
+	// Number the descriptions of a lease, and a late copy of an older one changes nothing. Errors: INVALID_ARGUMENT;
+	// FAILED_PRECONDITION (NOT_ALL_SERVERS); UNAVAILABLE (outcome unknown, or nothing was done: repeat).
+	Describe(ctx context.Context, in *DescribeRequest, opts ...grpc.CallOption) (*DescribeResponse, error)
 	// Keeps any number of leases alive on one stream, in place of a renewal timer for each lease. The server sets the
 	// pace: it sends beats, the client's read loop answers each beat, and only answers renew leases. A paused process
 	// stops answering, so its leases end. An open connection alone renews nothing. A process keeps its leases while its
@@ -231,6 +241,18 @@ type LockServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT; RESOURCE_EXHAUSTED (too many watchers on this server); UNAVAILABLE.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
+	// Streams the state of one lock: first the one that it has now, then each that it has after a grant, a conversion, a
+	// description or the end of a lease. Who leads an election, and what it says of itself. That nobody holds the lock is
+	// a state too. A client that reads slowly gets the newest state and misses those between; no state is older than the
+	// one before it. A queue that grows or shrinks, renewals and the end of a delay send nothing.
+	//
+	// The states of a lock are read once for all streams of a server that observe it. Errors: INVALID_ARGUMENT;
+	// RESOURCE_EXHAUSTED (WATCHERS_FULL); UNAVAILABLE (the state cannot be read now: what you know may be out of date.
+	// Observe again).
+	Observe(ctx context.Context, in *ObserveRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ObserveResponse], error)
+	// Reads one lock and those who wait for it, in pages and in the order of the queue. A page is a snapshot; requests
+	// may join and leave between two pages.
+	ListWaiters(ctx context.Context, in *ListWaitersRequest, opts ...grpc.CallOption) (*ListWaitersResponse, error)
 	// Checks whether a token is that of a current lease. For stores that cannot keep the highest token themselves: call
 	// this right before the write. The answer may be out of date when it arrives; only a comparison inside the store has
 	// no such gap.
@@ -279,6 +301,16 @@ func (c *lockServiceClient) Convert(ctx context.Context, in *ConvertRequest, opt
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ConvertResponse)
 	err := c.cc.Invoke(ctx, LockService_Convert_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *lockServiceClient) Describe(ctx context.Context, in *DescribeRequest, opts ...grpc.CallOption) (*DescribeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DescribeResponse)
+	err := c.cc.Invoke(ctx, LockService_Describe_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -350,6 +382,35 @@ func (c *lockServiceClient) Watch(ctx context.Context, in *WatchRequest, opts ..
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type LockService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 
+func (c *lockServiceClient) Observe(ctx context.Context, in *ObserveRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ObserveResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &LockService_ServiceDesc.Streams[3], LockService_Observe_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ObserveRequest, ObserveResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type LockService_ObserveClient = grpc.ServerStreamingClient[ObserveResponse]
+
+func (c *lockServiceClient) ListWaiters(ctx context.Context, in *ListWaitersRequest, opts ...grpc.CallOption) (*ListWaitersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListWaitersResponse)
+	err := c.cc.Invoke(ctx, LockService_ListWaiters_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *lockServiceClient) CheckToken(ctx context.Context, in *CheckTokenRequest, opts ...grpc.CallOption) (*CheckTokenResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CheckTokenResponse)
@@ -399,10 +460,17 @@ type LockServiceServer interface {
 	// one that is EXCLUSIVE and is to be so, named by its present token, gets a new token as well: a downgrade that was
 	// sent before and had no answer changes nothing if it arrives later. The lease ends when it would have ended; if it
 	// was cut short, because the calls that acquired it were dropped, its TTL begins anew. Errors: INVALID_ARGUMENT;
-	// ABORTED with reason TOKEN_OUTDATED (the lease was converted since, and has another token); FAILED_PRECONDITION
-	// (NOT_CONVERTIBLE: a lease of a semaphore, or to SHARED one with min_hold or lock_delay; NOT_ALL_SERVERS;
-	// BESIDE_CLASSIC); UNAVAILABLE (outcome unknown, or nothing was done: repeat).
+	// ABORTED with reason TOKEN_OUTDATED (the lease was converted since, and has another token; this comes before
+	// NOT_CONVERTIBLE); FAILED_PRECONDITION (NOT_CONVERTIBLE: a lease of a semaphore, or to SHARED one with min_hold or
+	// lock_delay; NOT_ALL_SERVERS; BESIDE_CLASSIC); UNAVAILABLE (outcome unknown, or nothing was done: repeat).
 	Convert(context.Context, *ConvertRequest) (*ConvertResponse, error)
+	// Replaces what others see of a lease: its metadata, and its label if one is given. The leader of an election tells
+	// its address so, and a job its progress. Nothing else of the lease changes. Observe and Get show it at once, and
+	// Watch tells that it CHANGED.
+	//
+	// Number the descriptions of a lease, and a late copy of an older one changes nothing. Errors: INVALID_ARGUMENT;
+	// FAILED_PRECONDITION (NOT_ALL_SERVERS); UNAVAILABLE (outcome unknown, or nothing was done: repeat).
+	Describe(context.Context, *DescribeRequest) (*DescribeResponse, error)
 	// Keeps any number of leases alive on one stream, in place of a renewal timer for each lease. The server sets the
 	// pace: it sends beats, the client's read loop answers each beat, and only answers renew leases. A paused process
 	// stops answering, so its leases end. An open connection alone renews nothing. A process keeps its leases while its
@@ -446,6 +514,18 @@ type LockServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT; RESOURCE_EXHAUSTED (too many watchers on this server); UNAVAILABLE.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
+	// Streams the state of one lock: first the one that it has now, then each that it has after a grant, a conversion, a
+	// description or the end of a lease. Who leads an election, and what it says of itself. That nobody holds the lock is
+	// a state too. A client that reads slowly gets the newest state and misses those between; no state is older than the
+	// one before it. A queue that grows or shrinks, renewals and the end of a delay send nothing.
+	//
+	// The states of a lock are read once for all streams of a server that observe it. Errors: INVALID_ARGUMENT;
+	// RESOURCE_EXHAUSTED (WATCHERS_FULL); UNAVAILABLE (the state cannot be read now: what you know may be out of date.
+	// Observe again).
+	Observe(*ObserveRequest, grpc.ServerStreamingServer[ObserveResponse]) error
+	// Reads one lock and those who wait for it, in pages and in the order of the queue. A page is a snapshot; requests
+	// may join and leave between two pages.
+	ListWaiters(context.Context, *ListWaitersRequest) (*ListWaitersResponse, error)
 	// Checks whether a token is that of a current lease. For stores that cannot keep the highest token themselves: call
 	// this right before the write. The answer may be out of date when it arrives; only a comparison inside the store has
 	// no such gap.
@@ -472,6 +552,9 @@ func (UnimplementedLockServiceServer) Renew(context.Context, *RenewRequest) (*Re
 func (UnimplementedLockServiceServer) Convert(context.Context, *ConvertRequest) (*ConvertResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Convert not implemented")
 }
+func (UnimplementedLockServiceServer) Describe(context.Context, *DescribeRequest) (*DescribeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Describe not implemented")
+}
 func (UnimplementedLockServiceServer) KeepAlive(grpc.BidiStreamingServer[KeepAliveRequest, KeepAliveResponse]) error {
 	return status.Error(codes.Unimplemented, "method KeepAlive not implemented")
 }
@@ -486,6 +569,12 @@ func (UnimplementedLockServiceServer) List(context.Context, *ListRequest) (*List
 }
 func (UnimplementedLockServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedLockServiceServer) Observe(*ObserveRequest, grpc.ServerStreamingServer[ObserveResponse]) error {
+	return status.Error(codes.Unimplemented, "method Observe not implemented")
+}
+func (UnimplementedLockServiceServer) ListWaiters(context.Context, *ListWaitersRequest) (*ListWaitersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListWaiters not implemented")
 }
 func (UnimplementedLockServiceServer) CheckToken(context.Context, *CheckTokenRequest) (*CheckTokenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CheckToken not implemented")
@@ -583,6 +672,24 @@ func _LockService_Convert_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _LockService_Describe_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DescribeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LockServiceServer).Describe(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LockService_Describe_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LockServiceServer).Describe(ctx, req.(*DescribeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _LockService_KeepAlive_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(LockServiceServer).KeepAlive(&grpc.GenericServerStream[KeepAliveRequest, KeepAliveResponse]{ServerStream: stream})
 }
@@ -644,6 +751,35 @@ func _LockService_Watch_Handler(srv interface{}, stream grpc.ServerStream) error
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type LockService_WatchServer = grpc.ServerStreamingServer[WatchResponse]
 
+func _LockService_Observe_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ObserveRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(LockServiceServer).Observe(m, &grpc.GenericServerStream[ObserveRequest, ObserveResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type LockService_ObserveServer = grpc.ServerStreamingServer[ObserveResponse]
+
+func _LockService_ListWaiters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListWaitersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LockServiceServer).ListWaiters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LockService_ListWaiters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LockServiceServer).ListWaiters(ctx, req.(*ListWaitersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _LockService_CheckToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CheckTokenRequest)
 	if err := dec(in); err != nil {
@@ -686,12 +822,20 @@ var LockService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _LockService_Convert_Handler,
 		},
 		{
+			MethodName: "Describe",
+			Handler:    _LockService_Describe_Handler,
+		},
+		{
 			MethodName: "Get",
 			Handler:    _LockService_Get_Handler,
 		},
 		{
 			MethodName: "List",
 			Handler:    _LockService_List_Handler,
+		},
+		{
+			MethodName: "ListWaiters",
+			Handler:    _LockService_ListWaiters_Handler,
 		},
 		{
 			MethodName: "CheckToken",
@@ -714,6 +858,11 @@ var LockService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Watch",
 			Handler:       _LockService_Watch_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Observe",
+			Handler:       _LockService_Observe_Handler,
 			ServerStreams: true,
 		},
 	},

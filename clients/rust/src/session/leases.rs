@@ -2,6 +2,7 @@
 
 use super::Session;
 use crate::clock::Moment;
+use crate::mode::Mode;
 use crate::proto::duration;
 use crate::status::Loss;
 use crate::v1;
@@ -59,6 +60,14 @@ impl Session {
                     lease.at_risk(now, "another process renews its lease");
                 }
             }
+        }
+    }
+
+    /// Somebody waits for the lock of a lease that asked to be told.
+    pub(super) fn wanted(&self, wanted: v1::Wanted, now: Moment) {
+        let found = self.outbox().attachment(wanted.handle).cloned();
+        if let Some(attachment) = found {
+            attachment.lease.wanted(now, Mode::of(wanted.mode()).unwrap_or_default());
         }
     }
 

@@ -5,6 +5,7 @@ use crate::clock::Moment;
 use crate::core::Core;
 use crate::held::Held;
 use crate::lease::LeaseState;
+use crate::mode::Mode;
 use crate::servers::Servers;
 use crate::status::{Loss, LossCause};
 use crate::validity::Reading;
@@ -18,7 +19,7 @@ use tokio::runtime::Handle;
 const TTL: Duration = Duration::from_secs(24 * 3600);
 
 /// A lock that no server knows, for unit tests of code that takes a [`Held`]: [`Lock`](crate::Lock) derefs to that as
-/// well. It is held until [`lose`](Self::lose), or for a day.
+/// well. It is held until [`lose`](Self::lose), or for a day. Nobody sees its descriptions.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -57,11 +58,18 @@ impl FakeLock {
             ttl: TTL,
             permits: 0,
             slot: None,
+            mode: None,
         };
         let now = Moment::now();
         let reading = Reading { sent: now, read: now, held_for: Duration::ZERO, ttl: TTL };
         let state = Arc::new(LeaseState::new(core.next_key(), lease, reading));
+        state.is_new();
         Self { held: Held { state, core: Arc::new(core), permits: 0 } }
+    }
+
+    /// Tells that somebody waits for the lock in this mode.
+    pub fn want(&self, mode: Mode) {
+        self.held.state.wanted(Moment::now(), mode);
     }
 
     /// Loses the lock for this reason. Only the first loss counts.
@@ -82,6 +90,20 @@ impl Deref for FakeLock {
 mod tests {
     use super::*;
     use crate::status::Status;
+
+    #[tokio::test]
+    async fn it_can_be_wanted_and_described() {
+        let lock = FakeLock::new("orders/42", 7);
+        assert_eq!((lock.mode(), lock.is_wanted()), (Mode::Exclusive, false));
+        let wanted = tokio::spawn(lock.wanted());
+        lock.want(Mode::Shared);
+        assert_eq!(wanted.await.ok(), Some(Some(Mode::Shared)));
+        for number in [1, 2] {
+            assert_eq!(lock.describe().metadata("done", "7").await.ok(), Some(number));
+        }
+        lock.lose(LossCause::Expired);
+        assert!(lock.describe().await.is_err());
+    }
 
     #[tokio::test]
     async fn it_is_held_until_it_is_lost() {

@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub)] // each test binary uses a part of this module
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
+mod service;
 mod session;
 
 use fencepost_client::raw::v1::session_response::Message as ServerMessage;
@@ -13,9 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::Status;
 use tonic::transport::server::Server;
-use tonic::{Request, Response, Status, Streaming};
 use v1::acquire_response::Outcome;
 
 /// The bound of every wait.
@@ -84,9 +85,17 @@ pub struct State {
     pub granted: Vec<String>,
     pub releases: Vec<v1::ReleaseRequest>,
     pub renews: Vec<v1::RenewRequest>,
+    pub converts: Vec<v1::ConvertRequest>,
+    pub describes: Vec<v1::DescribeRequest>,
+    /// The streams of those who observe.
+    pub observers: Vec<mpsc::Sender<Result<v1::ObserveResponse, Status>>>,
+    /// The pages of those who wait.
+    pub waiters: Vec<Vec<v1::LockWaiter>>,
     pub streams: Vec<Stream>,
     pub on_acquire: Script<v1::AcquireRequest, v1::AcquireResponse>,
     pub on_release: Script<v1::ReleaseRequest, v1::ReleaseResponse>,
+    pub on_convert: Script<v1::ConvertRequest, v1::ConvertResponse>,
+    pub on_describe: Script<v1::DescribeRequest, v1::DescribeResponse>,
     /// Whether it sends beats.
     pub beats: bool,
     /// Whether it answers attachments and beat answers with renewals.
@@ -131,6 +140,7 @@ pub fn lease(name: &str) -> v1::Lease {
         grant_id: "grant-1".to_owned(),
         fencing_token: 41,
         ttl: wire(TTL),
+        mode: 0,
         slot: 0,
     }
 }
@@ -185,9 +195,15 @@ impl Fake {
             granted: Vec::new(),
             releases: Vec::new(),
             renews: Vec::new(),
+            converts: Vec::new(),
+            describes: Vec::new(),
+            observers: Vec::new(),
+            waiters: vec![Vec::new()],
             streams: Vec::new(),
             on_acquire: Box::new(|request| Do::Answer(acquired(&request.lock_name))),
             on_release: Box::new(|_| Do::Answer(released(v1::LeaseEnd::Released))),
+            on_convert: Box::new(|_| Do::Fail(Status::unimplemented("convert"))),
+            on_describe: Box::new(|_| Do::Fail(Status::unimplemented("describe"))),
             beats: true,
             renews_leases: true,
             deaf: 0,
@@ -237,6 +253,14 @@ impl Fake {
         self.state().on_release = Box::new(script);
     }
 
+    pub fn on_convert(&self, script: impl FnMut(&v1::ConvertRequest) -> Do<v1::ConvertResponse> + Send + 'static) {
+        self.state().on_convert = Box::new(script);
+    }
+
+    pub fn on_describe(&self, script: impl FnMut(&v1::DescribeRequest) -> Do<v1::DescribeResponse> + Send + 'static) {
+        self.state().on_describe = Box::new(script);
+    }
+
     /// Sends a message about every attached lease to its client.
     pub fn tell_each(&self, message: impl Fn(u32) -> ServerMessage) {
         for stream in &self.state().streams {
@@ -281,10 +305,6 @@ impl Fake {
     }
 }
 
-fn text_of<T>(request: &Request<T>, header: &str) -> Option<String> {
-    request.metadata().get(header).and_then(|value| value.to_str().ok()).map(str::to_owned)
-}
-
 /// Records that a call was dropped before its answer.
 struct Unanswered {
     fake: Fake,
@@ -302,98 +322,5 @@ impl Drop for Unanswered {
         if let Some(attempt) = self.attempt {
             self.fake.update(|state| state.dropped.push(attempt));
         }
-    }
-}
-
-#[tonic::async_trait]
-impl v1::lock_service_server::LockService for Fake {
-    async fn acquire(&self, request: Request<v1::AcquireRequest>) -> Result<Response<v1::AcquireResponse>, Status> {
-        let (timeout, authorization) = (text_of(&request, "grpc-timeout"), text_of(&request, "authorization"));
-        let request = request.into_inner();
-        let mut unanswered = Unanswered { fake: self.clone(), attempt: Some(request.attempt) };
-        let action = self.update(|state| {
-            let action = (state.on_acquire)(&request);
-            state.acquires.push(request);
-            state.timeouts.push(timeout);
-            state.authorizations.push(authorization);
-            action
-        });
-        let answer = action.run().await;
-        unanswered.answered();
-        if let Ok(answer) = &answer {
-            self.update(|state| state.granted.extend(answer.lease.iter().map(|lease| lease.lease_id.clone())));
-        }
-        answer.map(Response::new)
-    }
-
-    async fn release(&self, request: Request<v1::ReleaseRequest>) -> Result<Response<v1::ReleaseResponse>, Status> {
-        let request = request.into_inner();
-        let action = self.update(|state| {
-            let action = (state.on_release)(&request);
-            state.releases.push(request);
-            action
-        });
-        action.run().await.map(Response::new)
-    }
-
-    async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
-        self.update(|state| state.renews.push(request.into_inner()));
-        let outcome = v1::renew_response::Outcome::Renewed.into();
-        Ok(Response::new(v1::RenewResponse { outcome, ttl: wire(TTL), ..Default::default() }))
-    }
-
-    async fn convert(&self, _: Request<v1::ConvertRequest>) -> Result<Response<v1::ConvertResponse>, Status> {
-        Err(Status::unimplemented("convert"))
-    }
-
-    type KeepAliveStream = ReceiverStream<Result<v1::KeepAliveResponse, Status>>;
-
-    async fn keep_alive(
-        &self,
-        _: Request<Streaming<v1::KeepAliveRequest>>,
-    ) -> Result<Response<Self::KeepAliveStream>, Status> {
-        Err(Status::unimplemented("keep_alive"))
-    }
-
-    type SessionStream = ReceiverStream<Result<v1::SessionResponse, Status>>;
-
-    async fn session(
-        &self,
-        request: Request<Streaming<v1::SessionRequest>>,
-    ) -> Result<Response<Self::SessionStream>, Status> {
-        self.update(|state| state.authorizations.push(text_of(&request, "authorization")));
-        let refuses = self.state().refuses.clone();
-        refuses.map_or(Ok(()), Err)?;
-        let mut response = Response::new(session::open(self.clone(), request.into_inner()));
-        if let Some(id) = &self.state().store_id {
-            response.metadata_mut().insert("fencepost-store-id", id.parse().unwrap());
-        }
-        Ok(response)
-    }
-
-    async fn get(&self, _: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
-        Err(Status::unimplemented("get"))
-    }
-
-    async fn list(&self, _: Request<v1::ListRequest>) -> Result<Response<v1::ListResponse>, Status> {
-        Err(Status::unimplemented("list"))
-    }
-
-    type WatchStream = ReceiverStream<Result<v1::WatchResponse, Status>>;
-
-    async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        self.update(|state| state.authorizations.push(text_of(&request, "authorization")));
-        let (events, stream) = mpsc::channel(1);
-        let started = v1::WatchResponse { kind: v1::watch_response::Kind::Started.into(), ..Default::default() };
-        events.try_send(Ok(started)).unwrap();
-        Ok(Response::new(ReceiverStream::new(stream)))
-    }
-
-    async fn check_token(
-        &self,
-        request: Request<v1::CheckTokenRequest>,
-    ) -> Result<Response<v1::CheckTokenResponse>, Status> {
-        let newest_token = request.into_inner().fencing_token;
-        Ok(Response::new(v1::CheckTokenResponse { newest_token, ..Default::default() }))
     }
 }

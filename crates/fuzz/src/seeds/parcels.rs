@@ -6,12 +6,12 @@ use fencepost::testing::{
         command::{Acquire, Candidate, Command, Outcome},
         features::Features,
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
-        lease::{Delays, LeaseEnd, MaxHold, Terms},
-        mode::{Mode, PermitLimit, Permits},
-        name::{Holder, LockName, Metadata, Reason},
+        lease::{Delays, Extra, LeaseEnd, MaxHold, Terms},
+        mode::{Mode, ModeName, PermitLimit, Permits},
+        name::{Holder, Identity, LockName, Metadata, Owner, Reason},
         outcome::{
-            AcquireOutcome, ClassicHold, Contention, DelayView, Fate, Gone, Grant, HeldPermits, HolderView, LockView,
-            ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome, SemaphoreView, SharedView,
+            AcquireOutcome, ClassicHold, Contention, DelayView, Fate, Gone, Grant, HeldPermits, HolderExtra,
+            HolderView, LockView, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome, SemaphoreView, SharedView,
         },
         time::StoreTime,
         token::FencingToken,
@@ -64,7 +64,15 @@ fn acquire() -> Acquire {
         metadata: metadata(),
         min_token: 3,
         max_hold: None,
-        delays: Delays::new(SPAN, SPAN),
+        extra: Extra {
+            delays: Delays::new(SPAN, SPAN),
+            owner: owner(),
+            identity: Some(identity()),
+            waiters_max: 3,
+            tell_when_wanted: true,
+            description: 3,
+        }
+        .boxed(),
         mode: Mode::Shared,
     };
     Acquire { call: CALL, terms, wait: true, candidate: CANDIDATE }
@@ -95,8 +103,18 @@ fn commands() -> Vec<Command> {
             reason: Reason::new("maintenance".to_owned()).expect("it is a reason"),
         },
         Command::View { token: None },
+        Command::Describe { lease_id: LEASE, metadata: metadata(), holder: Some(holder()), number: 3 },
+        Command::ListWaiters { after: Some(7), max: 100 },
         Command::View { token: Some(token()) },
     ]
+}
+
+fn owner() -> Owner {
+    Owner::new("batch".to_owned()).expect("it is a label")
+}
+
+fn identity() -> Identity {
+    Identity::new("ci".into())
 }
 
 fn view() -> LockView {
@@ -109,6 +127,7 @@ fn view() -> LockView {
         left: SPAN,
         held: SPAN,
         permits: Some(HeldPermits { count: 1, slot: NonZeroU32::new(2) }),
+        extra: Some(Box::new(HolderExtra { owner: owner(), identity: Some(identity()), description: 3 })),
     };
     let semaphore = Some(SemaphoreView { used: 9, limit: LIMIT });
     let shared = SharedView { holders: vec![current.clone()], count: 9, has_token: true, semaphore };
@@ -131,6 +150,7 @@ fn acquire_outcomes() -> Vec<AcquireOutcome> {
         left: SPAN,
         previous_end: Some(LeaseEnd::Expired),
         slot: NonZeroU32::new(2),
+        mode: ModeName::Semaphore,
     };
     let LockView { current, classic, waiters, delay, shared, .. } = view();
     let contention = Box::new(Contention { current, classic, waiters, delay, shared });
@@ -170,11 +190,13 @@ fn notices() -> Vec<Notice> {
         grant_id: GrantId(ID),
         token: token(),
         max_hold: MaxHold::new(SPAN),
+        identity: Some(identity()),
     };
     vec![
         Notice::LookAgain(CALL.request, 2),
         Notice::LeaseEnded(ATTACHMENT, LeaseEnd::Expired),
         Notice::Detached(ATTACHMENT),
+        Notice::Wanted(ATTACHMENT, ModeName::Exclusive),
         Notice::Event(Box::new(event)),
     ]
 }

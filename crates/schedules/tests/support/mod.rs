@@ -9,6 +9,7 @@ use fencepost_schedules::{
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
         lease::{LeaseEnd, Terms},
         limits::Limits,
+        mode::ModeName,
         name::{Holder, LockName, Metadata},
         outcome::{AcquireOutcome, Grant},
     },
@@ -46,7 +47,7 @@ pub(crate) fn terms(ttl: Duration) -> Terms {
         metadata: Metadata::default(),
         min_token: 0,
         max_hold: None,
-        delays: None,
+        extra: None,
         mode: Default::default(),
     }
 }
@@ -127,6 +128,8 @@ impl Notices for EventRecorder {
     fn lease_ended(&self, _: AttachmentId, _: LeaseEnd) {}
 
     fn detached(&self, _: AttachmentId) {}
+
+    fn wanted(&self, _: AttachmentId, _: ModeName) {}
 
     fn is_watched(&self) -> bool {
         true

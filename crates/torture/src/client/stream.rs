@@ -160,7 +160,8 @@ impl Keeper {
                 self.held.lost(&self.caller, &lost, clock::now());
                 return Some(StreamEnd::LeaseOver);
             }
-            ServerMessage::AtRisk(_) => {}
+            // No lease asks for the latter.
+            ServerMessage::AtRisk(_) | ServerMessage::Wanted(_) => {}
             ServerMessage::Detached(detached) if detached.reason() == Reason::Requested => {
                 return Some(StreamEnd::LeaseOver);
             }

@@ -3,6 +3,7 @@
 mod classic;
 mod convert;
 mod delays;
+mod described;
 mod dropped;
 mod edges;
 mod ended;
@@ -24,7 +25,7 @@ use super::{Lock, Turn};
 use crate::domain::{
     command::{Acquire, Candidate, Effect, Effects},
     ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-    lease::{Delays, LeaseEnd, MaxHold, Terms},
+    lease::{Delays, Extra, LeaseEnd, MaxHold, Terms},
     limits::{CLAIM_WINDOW, COMMAND_WINDOW},
     mode::Mode,
     name::{Holder, Metadata},
@@ -74,7 +75,7 @@ struct Bench {
     max_hold: Option<MaxHold>,
     /// What the next request asks for.
     mode: Mode,
-    delays: Option<Box<Delays>>,
+    delays: Option<Delays>,
     leases: u128,
     /// The call id of the next command.
     call_id: u64,
@@ -175,7 +176,7 @@ impl Bench {
             metadata: Metadata::default(),
             min_token: self.min_token,
             max_hold: self.max_hold,
-            delays: self.delays.clone(),
+            extra: Extra::of_delays(self.delays),
             mode: self.mode.clone(),
         };
         Acquire { call: self.call(request, attempt), terms, wait: true, candidate: self.candidate() }

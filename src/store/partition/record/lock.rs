@@ -11,9 +11,9 @@ use crate::{
     domain::{
         binding::Binding,
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-        lease::{Delays, Lease, MaxHold, Terms},
+        lease::{Delays, Extra, Lease, MaxHold, Terms},
         mode::{Mode, PermitLimit, Permits},
-        name::Holder,
+        name::{Holder, Identity, Owner},
         rules::{Lock, Tombstone},
         time::{StoreTime, micros},
     },
@@ -109,6 +109,15 @@ struct LeaseMessage {
     lock_delay: u64,
     #[prost(uint64, tag = "28")]
     min_hold: u64,
+    #[prost(string, tag = "29")]
+    owner: String,
+    /// Also of layout 1: servers that do not know it pass it over.
+    #[prost(string, tag = "30")]
+    identity: String,
+    #[prost(uint64, tag = "31")]
+    description: u64,
+    #[prost(bool, tag = "32")]
+    tell_when_wanted: bool,
 }
 
 impl LockMessage {
@@ -123,7 +132,8 @@ impl LockMessage {
 
 impl LeaseMessage {
     fn is_plain(&self) -> bool {
-        self.max_hold.is_none() && self.lock_delay == 0 && self.min_hold == 0 && self.mode == 0
+        let is_undescribed = self.owner.is_empty() && self.description == 0 && !self.tell_when_wanted;
+        self.max_hold.is_none() && self.lock_delay == 0 && self.min_hold == 0 && self.mode == 0 && is_undescribed
     }
 }
 
@@ -227,7 +237,7 @@ fn lease_message(lease: &Lease) -> LeaseMessage {
     let Lease {
         request,
         binding,
-        terms: Terms { fingerprint, ttl, holder, metadata, min_token, max_hold, delays, mode },
+        terms: Terms { fingerprint, ttl, holder, metadata, min_token, max_hold, extra, mode },
         lease_id,
         grant_id,
         token,
@@ -239,7 +249,11 @@ fn lease_message(lease: &Lease) -> LeaseMessage {
         attachment_attempt,
         unheard,
         heard,
+        told_wanted: _,
     } = lease;
+    // What the request asked of its waiting is of no use any more.
+    let Extra { delays, owner, identity, waiters_max: _, tell_when_wanted, description } =
+        extra.as_deref().cloned().unwrap_or_default();
     LeaseMessage {
         request: Id::of(request.0),
         attempt: binding.attempt(),
@@ -269,11 +283,24 @@ fn lease_message(lease: &Lease) -> LeaseMessage {
         max_hold: max_hold.map(|max| micros(max.span())),
         lock_delay: delays.as_ref().map_or(0, |delays| micros(delays.lock_delay)),
         min_hold: delays.as_ref().map_or(0, |delays| micros(delays.min_hold)),
+        owner: owner.into_string(),
+        identity: identity.map_or_else(String::new, |identity| identity.as_str().to_owned()),
+        description,
+        tell_when_wanted,
     }
 }
 
 fn read_lease(message: LeaseMessage) -> Result<Lease, FieldError> {
     let mode = read_mode(&message)?;
+    let extra = Extra {
+        delays: Delays::new(Duration::from_micros(message.min_hold), Duration::from_micros(message.lock_delay)),
+        owner: fields::checked("owner", Owner::new(message.owner))?,
+        identity: (!message.identity.is_empty()).then(|| Identity::new(message.identity.into())),
+        waiters_max: 0,
+        tell_when_wanted: message.tell_when_wanted,
+        description: message.description,
+    };
+    let extra = extra.boxed();
     let calls = message.calls.into_iter().map(CallId);
     let replica = ReplicaId(message.replica.map(Id::read).unwrap_or_default());
     let too_many = || FieldError::Broken("calls", "are too many".to_owned());
@@ -288,7 +315,7 @@ fn read_lease(message: LeaseMessage) -> Result<Lease, FieldError> {
             min_token: message.min_token,
             max_hold: message.max_hold.map(read_max_hold).transpose()?,
             mode,
-            delays: Delays::new(Duration::from_micros(message.min_hold), Duration::from_micros(message.lock_delay)),
+            extra,
         },
         lease_id: LeaseId(fields::id(message.lease_id, "lease id")?),
         grant_id: GrantId(fields::id(message.grant_id, "grant id")?),
@@ -301,6 +328,7 @@ fn read_lease(message: LeaseMessage) -> Result<Lease, FieldError> {
         attachment_attempt: message.attachment_attempt,
         unheard: message.unheard,
         heard: message.heard,
+        told_wanted: false,
     })
 }
 

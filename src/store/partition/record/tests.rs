@@ -10,7 +10,7 @@ use crate::{
         binding::Binding,
         ended::{Ended, EndedLease, RequestEnd},
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-        lease::{Delays, Lease, LeaseEnd, MaxHold, Terms},
+        lease::{Delays, Extra, Lease, LeaseEnd, MaxHold, Terms},
         limits::{CALLS_PER_ATTEMPT_MAX, HOLDER_BYTES_MAX, LOCK_NAME_BYTES_MAX, METADATA_BYTES_MAX, TOKEN_END},
         mode::Mode,
         name::{Holder, Metadata},
@@ -47,7 +47,7 @@ fn lease() -> Lease {
             metadata: Metadata::new([("host".into(), "a.example".into())]).unwrap(),
             min_token: 7,
             max_hold: None,
-            delays: None,
+            extra: None,
             mode: Default::default(),
         },
         lease_id: LeaseId(id(4)),
@@ -61,6 +61,7 @@ fn lease() -> Lease {
         attachment_attempt: 8,
         unheard: true,
         heard: true,
+        told_wanted: false,
     }
 }
 
@@ -120,7 +121,7 @@ fn a_record_with_max_hold_has_layout_2_and_ends_with_it() {
 #[test]
 fn a_record_with_delays_has_layout_2() {
     let hour = Duration::from_secs(3_600);
-    let terms = Terms { delays: Delays::new(hour, Duration::from_secs(60)), ..lease().terms };
+    let terms = Terms { extra: Extra::of_delays(Delays::new(hour, Duration::from_secs(60))), ..lease().terms };
     let lock = Lock::kept(Some(Lease { terms, ..lease() }), vec![tombstone(10)]);
     let record = encoded(&lock);
     // The lease is longer by two tags and numbers, and nothing else differs.
@@ -253,10 +254,18 @@ fn some_binding() -> impl Strategy<Value = Binding> {
         .prop_map(|(attempt, calls, replica)| Binding::kept(attempt, calls, ReplicaId(replica)).unwrap())
 }
 
+/// What the request asked of its waiting is not kept.
+fn some_granted_terms() -> impl Strategy<Value = Terms> {
+    some_terms().prop_map(|mut terms| {
+        terms.extra = terms.extra.and_then(|extra| Extra { waiters_max: 0, ..*extra }.boxed());
+        terms
+    })
+}
+
 fn some_lease() -> impl Strategy<Value = Lease> {
     let ids = (some_id(), some_id(), some_id(), option::of(some_id()), some_id());
     let rest = (some_token(), some_time(), some_time(), option::of(some_end()), any::<u32>(), any::<[bool; 2]>());
-    (ids, some_binding(), some_terms(), rest).prop_map(|(ids, binding, terms, rest)| {
+    (ids, some_binding(), some_granted_terms(), rest).prop_map(|(ids, binding, terms, rest)| {
         let (request, lease_id, grant_id, attachment, attachment_replica) = ids;
         let (token, granted_at, expires_at, previous_end, attachment_attempt, [unheard, heard]) = rest;
         Lease {
@@ -274,6 +283,7 @@ fn some_lease() -> impl Strategy<Value = Lease> {
             attachment_attempt,
             unheard,
             heard,
+            told_wanted: false,
         }
     })
 }

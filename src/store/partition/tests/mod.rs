@@ -136,7 +136,7 @@ fn terms(ttl: Duration) -> Terms {
         metadata,
         min_token: 0,
         max_hold: None,
-        delays: None,
+        extra: None,
         mode: Default::default(),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::domain::{
-    lease::{Delays, Lease, MaxHold},
+    lease::{Delays, Extra, Lease, MaxHold},
     mode::{Mode, PermitLimit, Permits},
     outcome::{Contention, LockView, Renewed},
 };
@@ -49,7 +49,7 @@ fn max_hold(request: u32) -> Option<MaxHold> {
 }
 
 /// A min_hold for one request in six, a lock_delay for another.
-fn delays(request: u32) -> Option<Box<Delays>> {
+fn delays(request: u32) -> Option<Delays> {
     match request % 6 {
         _ if SEMAPHORES.contains(&request) => None,
         2 => Delays::new(20 * SECOND, Duration::ZERO),
@@ -83,7 +83,7 @@ fn permits(request: u32) -> Mode {
 }
 
 fn terms_of(request: u32, ttl: Duration) -> Terms {
-    Terms { delays: delays(request), mode: mode(request), ..terms(ttl) }
+    Terms { extra: Extra::of_delays(delays(request)), mode: mode(request), ..terms(ttl) }
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {

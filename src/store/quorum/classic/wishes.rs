@@ -103,13 +103,14 @@ pub(crate) fn of_command(command: &Command, lock: Option<&Lock>, now: StoreTime)
         Command::RenewKept(lease_id, _) | Command::Attach { lease_id, .. } => {
             held(*lease_id).map(|lease| extend(lease, lease.terms.ttl, now))
         }
-        Command::View { .. } => Some(Wish::Look),
+        Command::View { .. } | Command::ListWaiters { .. } => Some(Wish::Look),
         Command::DropCall(_)
         | Command::Decline { .. }
         | Command::Release(_)
         | Command::Detach(..)
         | Command::Disconnect(..)
         | Command::Convert { .. }
+        | Command::Describe { .. }
         | Command::ForceRelease { .. } => None,
     }
 }

@@ -80,7 +80,7 @@ mod tests {
             metadata: Metadata::default(),
             min_token: 0,
             max_hold: None,
-            delays: None,
+            extra: None,
             mode: Default::default(),
         };
         PresentedWaiter {

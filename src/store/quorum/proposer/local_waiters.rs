@@ -220,7 +220,7 @@ mod tests {
             metadata: Metadata::default(),
             min_token: 0,
             max_hold: None,
-            delays: None,
+            extra: None,
             mode: Default::default(),
         };
         let mut it = LocalWaiters::default();

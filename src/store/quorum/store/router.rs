@@ -219,7 +219,7 @@ impl<C: NodeClient> QuorumStore<C> {
         if lacking == 0 {
             return Ok(());
         }
-        Err(NotDone::Fails(StoreError::NotAllServers { feature: needs.name(), lacking, all }))
+        Err(NotDone::Fails(StoreError::NotAllServers { feature: needs.names(), lacking, all }))
     }
 
     /// Forwards some work to another server, the leader of a partition.

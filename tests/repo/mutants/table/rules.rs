@@ -80,6 +80,8 @@ at_marks! {
     "downgrade lets no reader in", "a reader waits beside readers", Drop, [Units, Model];
     "upgrade beside a reader", "a writer and a reader hold the lock together", Condition("false"),
         [Units, Model, Protocol];
+    "late description replaces a newer one", "others see what a holder said before", Condition("false"), [Units];
+    "waits beyond max_waiters", "work is queued that need not be done twice", Condition("!wait"), [Units];
     "upgrade keeps its token", "a store takes a writer for stale, because another reader's token is higher",
         Value("converted(lease, Mode::Exclusive, self.now)"), [Units, Model, Protocol];
     "delay never ends", "a lock is unavailable for ever", Drop, [Units, Model];

@@ -34,6 +34,9 @@ at_marks! {
     "shared leases for an old server", "an old server grants a lock beside readers", Value("Self::NONE"), [Moves];
     "semaphores for an old server", "an old server grants a semaphore to one holder", Value("Self::NONE"), [Moves];
     "Convert for an old server", "an old server drops the messages with it", Value("Self::NONE"), [Moves];
+    "Describe for an old server", "an old server drops the messages with it", Value("Self::NONE"), [Moves];
+    "max_waiters for an old server", "a request waits at an old server that was to be refused", Value("Self::NONE"),
+        [Moves];
     "ends not told", "a renewed lease ends early at the next leader", Argument("0"), [Moves];
     "refused call is counted", "the drain waits for a refused call",
         Statement("if self.count.fetch_add(1, Ordering::Relaxed) >= max {

@@ -259,6 +259,7 @@ impl State {
             Some(ServerMessage::Detached(detached)) => {
                 self.notify_last(detached.handle, Notification::Detached(detached.reason()));
             }
+            Some(ServerMessage::Wanted(_)) => protocol_violation("a lease is wanted that did not ask to be told"),
             Some(ServerMessage::AtRisk(at_risk)) => {
                 at_risk.handles.iter().for_each(|handle| self.notify(*handle, Notification::AtRisk));
             }

@@ -304,7 +304,7 @@ mod tests {
             metadata,
             min_token: 0,
             max_hold: None,
-            delays: None,
+            extra: None,
             mode: Default::default(),
         };
         let call = Call { request, attempt: 1, id: CallId(1) };

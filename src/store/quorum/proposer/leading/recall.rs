@@ -114,7 +114,7 @@ mod tests {
             metadata: Metadata::default(),
             min_token: 0,
             max_hold: None,
-            delays: None,
+            extra: None,
             mode: Default::default(),
         };
         let call = Call { request: RequestId(id), attempt: 1, id: CallId(9) };

@@ -63,7 +63,7 @@ fn acquire(number: u128) -> Acquire {
         metadata: Metadata::default(),
         min_token: 0,
         max_hold: None,
-        delays: None,
+        extra: None,
         mode: Default::default(),
     };
     let attachment = Some(AttachmentId(Uuid::from_u128(100 + number)));

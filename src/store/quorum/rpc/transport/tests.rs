@@ -91,7 +91,7 @@ fn acquire() -> Command {
         metadata,
         min_token: 0,
         max_hold: None,
-        delays: None,
+        extra: None,
         mode: Default::default(),
     };
     let call = Call { request: RequestId(Uuid::nil()), attempt: 1, id: CallId(1) };

@@ -7,7 +7,7 @@ use crate::{
     domain::{
         command::{Acquire, Candidate, Command, Outcome},
         ids::{Call, CallId, GrantId, LeaseId, RequestId},
-        lease::{Delays, LeaseEnd, Terms},
+        lease::{Delays, Extra, LeaseEnd, Terms},
         limits::COMMAND_WINDOW,
         mode::Mode,
         name::{Holder, Metadata},
@@ -69,7 +69,7 @@ fn name() -> LockName {
 fn acquire(number: u128, wait: bool) -> Acquire {
     let id = Uuid::from_u128(number);
     let (holder, metadata, mode) = (Holder::default(), Metadata::default(), Mode::Exclusive);
-    let terms = Terms { fingerprint: 7, ttl: TTL, holder, metadata, min_token: 0, max_hold: None, delays: None, mode };
+    let terms = Terms { fingerprint: 7, ttl: TTL, holder, metadata, min_token: 0, max_hold: None, extra: None, mode };
     let candidate = Candidate { lease_id: LeaseId(id), grant_id: GrantId(id), attachment: None };
     Acquire { call: Call { request: RequestId(id), attempt: 1, id: CallId(1) }, terms, wait, candidate }
 }
@@ -196,7 +196,7 @@ impl Bench {
 fn delays_are_refused_beside_classic_clients() {
     let mut bench = Bench::new();
     let mut delayed = acquire(1, false);
-    delayed.terms.delays = Delays::new(TTL, Duration::ZERO);
+    delayed.terms.extra = Extra::of_delays(Delays::new(TTL, Duration::ZERO));
     let mut answer = bench.run(Command::Acquire(delayed));
     bench.settle();
     assert_eq!(bench.outcome(&mut answer), Ok(Outcome::Acquire(AcquireOutcome::BesideClassic)));

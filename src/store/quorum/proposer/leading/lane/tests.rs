@@ -67,7 +67,7 @@ fn acquire(number: u128, wait: bool) -> Acquire {
         metadata,
         min_token: 0,
         max_hold: None,
-        delays: None,
+        extra: None,
         mode: Default::default(),
     };
     let candidate = Candidate { lease_id: LeaseId(id), grant_id: GrantId(id), attachment: None };

@@ -6,6 +6,7 @@ use crate::domain::{
     command::Candidate,
     ids::{AttachmentId, Call, CallId, RequestId},
     lease::{LeaseEnd, MaxHold, Terms},
+    mode::ModeName,
     name::{Holder, Metadata},
 };
 use crate::store::quorum::paxos::ballot::Stamp;
@@ -44,7 +45,7 @@ fn acquire() -> Acquire {
         metadata: Metadata::new([("host".into(), "a.example".into())]).unwrap(),
         min_token: 7,
         max_hold: None,
-        delays: None,
+        extra: None,
         mode: Default::default(),
     };
     let attachment = Some(AttachmentId(id(5)));
@@ -75,6 +76,7 @@ fn asks_and_replies() {
         left: Duration::from_secs(30),
         previous_end: Some(LeaseEnd::Expired),
         slot: None,
+        mode: ModeName::Exclusive,
     };
     assert_eq!(bytes_of(reply(Outcome::Acquire(AcquireOutcome::Granted(grant)))), GRANTED);
     let refused = Frame::Reply { number: 1, now: StoreTime::default(), result: Err(Refusal::NotLeader) };
@@ -100,6 +102,7 @@ fn lists() {
         grant_id: GrantId(id(4)),
         token: token(),
         max_hold: None,
+        identity: None,
     };
     let bounded = crate::store::Event { max_hold: MaxHold::new(Duration::from_secs(60)), ..event.clone() };
     let event_of = |event| bytes_of(Frame::Notices { first: 10, notices: vec![Notice::Event(Box::new(event))] });

@@ -9,6 +9,7 @@ mod values;
 use super::*;
 use crate::domain::{
     ids::{GrantId, LeaseId},
+    mode::ModeName,
     outcome::{Grant, ReleaseOutcome},
     token::FencingToken,
 };
@@ -64,7 +65,15 @@ fn a_lease_never_has_more_left_than_it_had() {
     let grant = |left| {
         let ids = (LeaseId(id(1)), GrantId(id(2)));
         let token = FencingToken::new(3).unwrap();
-        AcquireOutcome::Granted(Grant { lease_id: ids.0, grant_id: ids.1, token, left, previous_end: None, slot: None })
+        AcquireOutcome::Granted(Grant {
+            lease_id: ids.0,
+            grant_id: ids.1,
+            token,
+            left,
+            previous_end: None,
+            slot: None,
+            mode: ModeName::Exclusive,
+        })
     };
     let almost = Duration::from_nanos(29_999_999_999);
     let sent = reply(Outcome::Acquire(grant(almost)));

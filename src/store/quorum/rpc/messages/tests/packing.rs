@@ -44,7 +44,7 @@ fn largest_waiter() -> PresentedWaiter {
         metadata: Metadata::new(keys.map(|key| (key, String::new()))).unwrap(),
         min_token: u64::MAX,
         max_hold: None,
-        delays: None,
+        extra: None,
         mode: Default::default(),
     };
     let call = Call { request: RequestId(Uuid::max()), attempt: u32::MAX, id: CallId(u64::MAX) };

@@ -99,6 +99,7 @@ fn texts_keep_the_rules_of_the_domain() {
             grant_id: GrantId(id(1)),
             token,
             max_hold: None,
+            identity: None,
         };
         Frame::Notices { first: 1, notices: vec![Notice::Event(Box::new(event))] }
     };

@@ -7,17 +7,19 @@ use crate::{
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, RequestId},
         lease::MaxHold,
         limits::{HOLDERS_SHOWN, REASON_BYTES_MAX},
+        mode::ModeName,
         name::Reason,
         outcome::{
-            AcquireOutcome, ClassicHold, Contention, DelayView, Fate, Gone, Grant, HeldPermits, HolderView, LockView,
-            ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome, SemaphoreView, SharedView,
+            AcquireOutcome, ClassicHold, Contention, DelayView, DescribeOutcome, Fate, Gone, Grant, HeldPermits,
+            HolderExtra, HolderView, LockView, ReleaseOutcome, RenewOutcome, Renewed, RevokeOutcome, SemaphoreView,
+            SharedView, WaiterView, WaitersView,
         },
     },
     store::{
         Event, EventKind, Notice,
         fields::values::{
-            some_end, some_holder, some_id, some_lock_name, some_metadata, some_permits, some_span, some_terms,
-            some_time, some_token,
+            some_end, some_holder, some_id, some_identity, some_lock_name, some_metadata, some_owner, some_permits,
+            some_span, some_terms, some_time, some_token,
         },
         quorum::rpc::messages::*,
     },
@@ -91,13 +93,17 @@ fn some_command() -> impl Strategy<Value = Command> {
         attached().prop_map(|(lease_id, attachment)| Command::Disconnect(lease_id, attachment)),
         (some_token(), some_reason()).prop_map(|(expected, reason)| Command::ForceRelease { expected, reason }),
         option::of(some_token()).prop_map(|token| Command::View { token }),
+        (some_lease_id(), some_metadata(), option::of(some_holder()), any::<u64>())
+            .prop_map(|(lease_id, metadata, holder, number)| Command::Describe { lease_id, metadata, holder, number }),
+        (option::of(any::<u64>()), any::<u32>()).prop_map(|(after, max)| Command::ListWaiters { after, max }),
     ]
 }
 
 fn some_holder_view() -> impl Strategy<Value = HolderView> {
     let spans = (some_span(), some_span(), some_span());
-    (some_holder(), some_metadata(), some_id(), some_token(), spans, option::of(some_permits())).prop_map(
-        |(holder, metadata, grant_id, token, (ttl, left, held), permits)| HolderView {
+    let extra = option::of((some_owner(), option::of(some_identity()), any::<u64>()));
+    (some_holder(), some_metadata(), some_id(), some_token(), spans, (option::of(some_permits()), extra)).prop_map(
+        |(holder, metadata, grant_id, token, (ttl, left, held), (permits, extra))| HolderView {
             holder,
             metadata,
             grant_id: GrantId(grant_id),
@@ -106,6 +112,7 @@ fn some_holder_view() -> impl Strategy<Value = HolderView> {
             left,
             held,
             permits: permits.map(|permits| HeldPermits { count: permits.count, slot: permits.slot }),
+            extra: extra.map(|(owner, identity, description)| Box::new(HolderExtra { owner, identity, description })),
         },
     )
 }
@@ -146,17 +153,45 @@ fn some_view() -> impl Strategy<Value = LockView> {
 }
 
 fn some_grant() -> impl Strategy<Value = Grant> {
-    let slot = option::of(any::<NonZeroU32>());
+    let slot = (option::of(any::<NonZeroU32>()), some_mode_name());
     (some_lease_id(), some_id(), some_token(), some_span(), option::of(some_end()), slot).prop_map(
-        |(lease_id, grant_id, token, left, previous_end, slot)| Grant {
+        |(lease_id, grant_id, token, left, previous_end, (slot, mode))| Grant {
             lease_id,
             grant_id: GrantId(grant_id),
             token,
             left,
             previous_end,
             slot,
+            mode,
         },
     )
+}
+
+fn some_mode_name() -> impl Strategy<Value = ModeName> {
+    prop_oneof![Just(ModeName::Exclusive), Just(ModeName::Shared), Just(ModeName::Semaphore)]
+}
+
+fn some_waiters_view() -> impl Strategy<Value = WaitersView> {
+    let asked = (some_mode_name(), any::<u32>(), some_span(), any::<bool>());
+    let labels = (some_holder(), some_owner(), option::of(some_identity()));
+    let waiter = (any::<u64>(), some_id(), labels, asked).prop_map(
+        |(position, request, (holder, owner, identity), (mode, permits, waited, is_skipped))| WaiterView {
+            position,
+            request: RequestId(request),
+            holder,
+            owner,
+            identity,
+            mode,
+            permits,
+            waited,
+            is_skipped,
+        },
+    );
+    (some_view(), vec(waiter, 0..4), any::<bool>()).prop_map(|(lock, waiters, has_more)| WaitersView {
+        lock,
+        waiters,
+        has_more,
+    })
 }
 
 fn some_acquire_outcome() -> impl Strategy<Value = AcquireOutcome> {
@@ -198,6 +233,10 @@ fn some_outcome() -> impl Strategy<Value = Outcome> {
         1 => some_token().prop_map(|token| Outcome::Revoke(RevokeOutcome::TokenMismatch(token))),
         1 => some_view().prop_map(|view| Outcome::View(Box::new(view))),
         1 => Just(Outcome::Done),
+        1 => any::<u64>().prop_map(|number| Outcome::Describe(DescribeOutcome::Described(number))),
+        1 => any::<u64>().prop_map(|number| Outcome::Describe(DescribeOutcome::Outdated(number))),
+        1 => some_gone().prop_map(|gone| Outcome::Describe(DescribeOutcome::Lost(gone))),
+        1 => some_waiters_view().prop_map(|view| Outcome::Waiters(Box::new(view))),
     ]
 }
 
@@ -209,10 +248,12 @@ fn some_notice() -> impl Strategy<Value = Notice> {
         Just(EventKind::Granted),
         Just(EventKind::Released),
         Just(EventKind::Expired),
+        some_mode_name().prop_map(EventKind::Changed),
         prop_oneof![words, longest].prop_map(EventKind::Revoked),
     ];
-    let event = (kind, some_lock_name(), some_holder(), some_id(), some_token(), option::of(some_span())).prop_map(
-        |(kind, name, holder, grant_id, token, max_hold)| {
+    let extra = (option::of(some_span()), option::of(some_identity()));
+    let event = (kind, some_lock_name(), some_holder(), some_id(), some_token(), extra).prop_map(
+        |(kind, name, holder, grant_id, token, (max_hold, identity))| {
             let holder = holder.into_string();
             Notice::Event(Box::new(Event {
                 kind,
@@ -221,6 +262,7 @@ fn some_notice() -> impl Strategy<Value = Notice> {
                 grant_id: GrantId(grant_id),
                 token,
                 max_hold: max_hold.and_then(MaxHold::new),
+                identity,
             }))
         },
     );
@@ -228,6 +270,7 @@ fn some_notice() -> impl Strategy<Value = Notice> {
         (some_id(), any::<u32>()).prop_map(|(request, attempt)| Notice::LookAgain(RequestId(request), attempt)),
         (some_attachment(), some_end()).prop_map(|(attachment, end)| Notice::LeaseEnded(attachment, end)),
         some_attachment().prop_map(Notice::Detached),
+        (some_attachment(), some_mode_name()).prop_map(|(attachment, mode)| Notice::Wanted(attachment, mode)),
         event,
     ]
 }

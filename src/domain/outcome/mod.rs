@@ -1,11 +1,18 @@
 //! The outcomes of commands. A refusal is an outcome, not an error.
 
+mod views;
+
+pub use views::{
+    ClassicHold, DelayView, HeldPermits, HolderExtra, HolderView, LockView, SemaphoreView, SharedView, TokenStatus,
+    WaiterView, WaitersView,
+};
+
 use super::{
     codec,
     ids::{GrantId, LeaseId},
     lease::LeaseEnd,
-    mode::PermitLimit,
-    name::{Holder, Metadata},
+    mode::{ModeName, PermitLimit},
+    name::Holder,
     token::FencingToken,
 };
 use minicbor::{Decode, Encode};
@@ -32,96 +39,9 @@ pub struct Grant {
     /// Its slot, if it has one permit of a semaphore.
     #[n(5)]
     pub slot: Option<NonZeroU32>,
-}
-
-/// A lease, as others see it. It does not have the lease id, which is a credential.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct HolderView {
-    /// The holder's label.
-    #[n(0)]
-    pub holder: Holder,
-    /// What it says of itself.
-    #[n(1)]
-    pub metadata: Metadata,
-    /// The grant's public name.
-    #[n(2)]
-    pub grant_id: GrantId,
-    /// Its fencing token.
-    #[n(3)]
-    pub token: FencingToken,
-    /// The TTL last asked for.
-    #[cbor(n(4), with = "codec::span")]
-    pub ttl: Duration,
-    /// How long the lease has left.
-    #[cbor(n(5), with = "codec::span")]
-    pub left: Duration,
-    /// How long ago it was granted.
-    #[cbor(n(6), with = "codec::span")]
-    pub held: Duration,
-    /// Its permits, if it has any of a semaphore.
-    #[n(7)]
-    pub permits: Option<HeldPermits>,
-}
-
-/// The permits of a lease, as others see them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct HeldPermits {
-    /// How many.
-    #[n(0)]
-    pub count: u32,
-    /// Its slot; `None` if it has more than one permit.
-    #[n(1)]
-    pub slot: Option<NonZeroU32>,
-}
-
-/// A semaphore that is held, as others see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct SemaphoreView {
-    /// The permits in use. More than the limit only after it was lowered.
-    #[n(0)]
-    pub used: u64,
-    /// The limit in force.
-    #[n(1)]
-    pub limit: PermitLimit,
-}
-
-/// A lock that nobody holds and that is granted to nobody yet, because of the lease before, as others see it.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct DelayView {
-    /// The label of who held that lease.
-    #[n(0)]
-    pub holder: Holder,
-    /// Its fencing token.
-    #[n(1)]
-    pub token: FencingToken,
-    /// How long the lock stays unavailable.
-    #[cbor(n(2), with = "codec::span")]
-    pub left: Duration,
-}
-
-/// A lock held by a client that takes it in Redis directly, by the classic recipe (`SET NX PX`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct ClassicHold {
-    /// How long its key has left; `None` if the key has no TTL.
-    #[cbor(n(0), with = "codec::optional_span", has_nil)]
-    pub left: Option<Duration>,
-}
-
-/// Leases that hold a lock together, shared ones or those of a semaphore, as others see them.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct SharedView {
-    /// The oldest: at most [`HOLDERS_SHOWN`](super::limits::HOLDERS_SHOWN).
-    #[n(0)]
-    pub holders: Vec<HolderView>,
-    /// How many there are in all.
-    #[n(1)]
-    pub count: usize,
-    /// Whether one of them has the token that was asked about.
-    #[n(2)]
-    pub has_token: bool,
-    /// What they use of the semaphore, if it is one.
-    #[n(3)]
-    pub semaphore: Option<SemaphoreView>,
+    /// The mode that it has now.
+    #[cbor(n(6), with = "codec::mode_name", has_nil)]
+    pub mode: ModeName,
 }
 
 /// Why a request did not get the lock.
@@ -261,6 +181,21 @@ pub enum ConvertOutcome {
     BesideClassic,
 }
 
+/// The outcome of Describe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
+pub enum DescribeOutcome {
+    /// Others see the description with this number.
+    #[n(0)]
+    Described(#[n(0)] u64),
+    /// A later one, with this number, was there before. Nothing was changed.
+    #[n(1)]
+    Outdated(#[n(0)] u64),
+    /// The lease has ended.
+    #[n(2)]
+    Lost(#[n(0)] Gone),
+}
+
 /// The outcome of Renew and Attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat)]
@@ -303,57 +238,4 @@ pub enum RevokeOutcome {
     /// It is held, or kept by a delay, under this other token. Nothing was changed.
     #[n(2)]
     TokenMismatch(#[n(0)] FencingToken),
-}
-
-/// What a token is worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TokenStatus {
-    /// The lease with this token holds the lock.
-    Current,
-    /// It is the newest token, and its lease has ended.
-    Ended,
-    /// A newer token has been granted.
-    Stale,
-    /// No such token is remembered.
-    Unknown,
-}
-
-/// One lock, as anybody may see it.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
-pub struct LockView {
-    /// Who holds it alone.
-    #[n(0)]
-    pub current: Option<HolderView>,
-    /// The classic client that holds it, in place of a lease.
-    #[n(1)]
-    pub classic: Option<ClassicHold>,
-    /// The number of waiters.
-    #[n(2)]
-    pub waiters: usize,
-    /// How the lease before the current one ended.
-    #[n(3)]
-    pub previous_end: Option<LeaseEnd>,
-    /// The highest token granted, where that is remembered.
-    #[n(4)]
-    pub newest_token: Option<FencingToken>,
-    /// Why it is unavailable although nobody holds it, and for how long.
-    #[n(5)]
-    pub delay: Option<DelayView>,
-    /// The leases that hold it together.
-    #[n(6)]
-    pub shared: Option<Box<SharedView>>,
-}
-
-impl LockView {
-    /// The status of a token, with which the lock was viewed.
-    pub fn token_status(&self, token: FencingToken) -> TokenStatus {
-        match self.newest_token {
-            // Readers hold the lock together: each of their tokens is current.
-            _ if self.shared.as_ref().is_some_and(|shared| shared.has_token) => TokenStatus::Current,
-            Some(newest) if token < newest => TokenStatus::Stale,
-            Some(newest) if token == newest && self.current.is_some() => TokenStatus::Current,
-            Some(newest) if token == newest => TokenStatus::Ended,
-            _ => TokenStatus::Unknown,
-        }
-    }
 }
