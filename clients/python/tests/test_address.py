@@ -80,7 +80,8 @@ def test_lists() -> None:
 
 
 def check(**given: object) -> options.Options:
-    values: dict[str, object] = {"servers": None, "holder": None, "tls": None, "token": None, "retry_for": 10.0}
+    values: dict[str, object] = {"servers": None, "holder": None, "tls": None, "token": None, "credentials": None}
+    values["retry_for"] = 10.0
     return options.check(**(values | {"environment": {}} | given))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 

@@ -111,7 +111,7 @@ def test_the_locks_of_a_set(client: Client, other: Client, name: str) -> None:
 
 
 def test_a_wait_of_a_set_that_was_over_before_the_turn_of_a_lock_tells_its_delay() -> None:
-    asked = Asked(["a"], None, 1, "me", None, None, None, None, 0.0)
+    asked = Asked(["a"], None, 1, "me", None, None, None, None, None, 0.0)
     delay = LockDelay(3.0, "worker-7", 7)
     cause = asked.not_acquired(Contended("a", (), 0, delay), [], waits=True).cause
     assert isinstance(cause, TimedOut)

@@ -15,6 +15,11 @@ from fencepost.v1 import lock_pb2 as pb
 RESOURCE_EXHAUSTED = 8
 
 
+def request(call: Call) -> pb.AcquireRequest:
+    assert isinstance(call.request, pb.AcquireRequest)
+    return call.request
+
+
 def refused(world: World, wait: float = 30.0) -> tuple[Acquire, Call]:
     """An acquire that is sent by itself."""
     acquire = world.acquire(wait=wait)
@@ -32,7 +37,7 @@ def answer(world: World, call: Call, result: pb.AcquireResponse | Failure, sent:
 def test_the_request_is_sent_by_itself_and_its_lease_is_renewed_alone() -> None:
     world = World()
     acquire, call = refused(world)
-    assert (call.request.attempt, call.request.wait_timeout.seconds, call.session) == (2, 30, world.session)
+    assert (request(call).attempt, request(call).wait_timeout.seconds, call.session) == (2, 30, world.session)
     assert call.timeout == 35.0
     sent = world.now
     world.pass_time(1.0)
@@ -79,7 +84,7 @@ def test_a_call_that_fails_is_repeated_on_the_session() -> None:
     answer(world, call, LOST)
     world.pass_time(0.1)
     again = world.send_one().acquire.request
-    assert (again.request_id, again.attempt) == (call.request.request_id, 3)
+    assert (again.request_id, again.attempt) == (request(call).request_id, 3)
     assert acquire.error is None
 
 
@@ -108,7 +113,7 @@ def test_a_call_without_an_answer_is_cancelled_and_withdrawn() -> None:
     world.fail(withdrawal, RESOURCE_EXHAUSTED, "SESSION_FULL")
     last = world.calls[-1]
     assert last is not call
-    assert last.request.wait_timeout.ToNanoseconds() == 0
+    assert request(last).wait_timeout.ToNanoseconds() == 0
     answer(world, last, acquired())
     assert world.send_one().release.lease_id == "lease"
 

@@ -10,7 +10,7 @@ import uuid
 import pytest
 from conftest import PATIENCE
 
-from fencepost import FencepostError, LeaseEnd, Lock, LockLost, Loss, LossReason, Released, aio
+from fencepost import FencepostError, LeaseEnd, Lock, LockLost, LockMode, Loss, LossReason, Released, aio
 from fencepost.testing import AsyncFakeLock, FakeLock
 
 
@@ -82,6 +82,25 @@ def test_the_error_of_the_body_is_the_cause() -> None:
         lock.lose()
         raise failure
     assert lost.value.__cause__ is failure
+
+
+def test_a_lock_that_is_converted() -> None:
+    lock = FakeLock("a", 7)
+    lock.downgrade()
+    assert (lock.mode, lock.token) == (LockMode.SHARED, 7)
+    assert lock.try_upgrade()
+    assert lock.try_upgrade()
+    assert (lock.mode, lock.token) == (LockMode.EXCLUSIVE, 8)
+    lock.lose()
+    with pytest.raises(LockLost):
+        lock.downgrade()
+
+
+async def test_a_lock_that_is_converted_with_asyncio() -> None:
+    lock = AsyncFakeLock("a", 7)
+    await lock.downgrade()
+    assert await lock.try_upgrade()
+    assert (lock.mode, lock.token) == (LockMode.EXCLUSIVE, 8)
 
 
 async def test_a_lock_that_is_held_with_asyncio() -> None:

@@ -14,7 +14,7 @@ from conftest import PATIENCE
 from support.processes import Server, wait_for
 
 import fencepost
-from fencepost import Client, LeaseEnd, LockLost, LossReason, NotAllAcquired, testing
+from fencepost import Client, LeaseEnd, LockLost, LockMode, LossReason, NotAllAcquired, testing
 from fencepost._core.together import ordered
 
 
@@ -35,7 +35,7 @@ def is_free(client: Client, name: str) -> bool:
 
 
 def test_names_are_sorted_by_the_bytes_of_utf_8() -> None:
-    assert ordered(["\U00010000", "b", "\uff5e", "a", "b"]) == ["a", "b", "\uff5e", "\U00010000"]
+    assert list(ordered(["\U00010000", "b", "\uff5e", "a", "b"])) == ["a", "b", "\uff5e", "\U00010000"]
     with pytest.raises(TypeError, match="not one name"):
         ordered("orders")
     with pytest.raises(ValueError, match="1 to 64 different names, not 0"):
@@ -44,6 +44,32 @@ def test_names_are_sorted_by_the_bytes_of_utf_8() -> None:
         ordered(map(str, range(65)))
     with pytest.raises(ValueError, match="a name has a character that UTF-8 cannot encode"):
         ordered(["a", "\udc00"])
+
+
+def test_a_name_has_one_mode() -> None:
+    shared, exclusive = LockMode.SHARED, LockMode.EXCLUSIVE
+    modes = {"a": shared, "a/b": exclusive, "a/c": exclusive}
+    assert ordered(["a/c", ("a", shared), ("a/b", exclusive), "a/b", ("a", shared)]) == modes
+    for other in ("a", ("a", exclusive)):
+        with pytest.raises(ValueError, match="a is asked for both as exclusive and as shared"):
+            ordered([("a", shared), other])
+    for mode in (LockMode.SEMAPHORE, "shared"):
+        with pytest.raises(ValueError, match=r"the mode must be LockMode.EXCLUSIVE or LockMode.SHARED, not "):
+            ordered([("a", mode)])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="must be a tuple of both"):
+        ordered([("a",)])  # type: ignore[list-item]
+
+
+def test_parents_are_shared_and_leaves_are_not(client: Client, other: Client, name: str) -> None:
+    parent, shared = name, LockMode.SHARED
+    with client.acquire_all([f"{name}/a", (parent, shared)], owner="job-7") as first:
+        assert [it.owner for it in client.get(parent).holders] == ["job-7"]
+        assert {it: lock.mode for it, lock in first.items()} == {parent: shared, f"{name}/a": LockMode.EXCLUSIVE}
+        with other.acquire_all([(parent, shared), f"{name}/b"]) as second:
+            assert [it.shared for it in client.get(parent).holders] == [True, True]
+            assert client.try_acquire(parent) is None
+            assert other.try_all([(parent, shared), f"{name}/a"]) is None
+            assert first.tokens[parent] < second.tokens[parent]
 
 
 def test_all_locks_are_held_until_their_one_release(client: Client, other: Client, name: str) -> None:

@@ -10,7 +10,7 @@ from conftest import PATIENCE
 from support.processes import Server
 
 import fencepost
-from fencepost import LeaseEnd, LockLost, LossReason, NotAllAcquired, aio, testing
+from fencepost import LeaseEnd, LockLost, LockMode, LossReason, NotAllAcquired, aio, testing
 
 
 def names(name: str) -> list[str]:
@@ -55,6 +55,18 @@ async def test_all_locks_are_held_until_their_one_release(async_client: aio.Clie
     assert not locks.valid()
     assert await locks.lost() is None
     assert (await locks.release()).end is LeaseEnd.RELEASED
+
+
+async def test_parents_are_shared_and_leaves_are_not(async_client: aio.Client, name: str) -> None:
+    names: list[str | tuple[str, LockMode]] = [f"{name}/a", (name, LockMode.SHARED)]
+    async with await async_client.acquire_all(names) as locks:
+        assert {it: lock.mode for it, lock in locks.items()} == {
+            name: LockMode.SHARED,
+            f"{name}/a": LockMode.EXCLUSIVE,
+        }
+        assert [it.shared for it in (await async_client.get(name)).holders] == [True]
+    with pytest.raises(ValueError, match="is asked for both"):
+        await async_client.acquire_all([*names, name])
 
 
 async def test_one_that_is_held_gives_back_the_others(async_client: aio.Client, name: str) -> None:

@@ -14,7 +14,7 @@ from test_lead_aio import waiters
 from test_shared import other
 
 import fencepost
-from fencepost import Client, Refused, TimedOut, aio
+from fencepost import Client, Refused, Semaphore, TimedOut, aio
 from fencepost.v1 import lock_pb2 as pb
 
 __all__ = ["other"]
@@ -33,9 +33,11 @@ def test_holders_have_slots_and_the_next_one_gets_the_free_slot(client: Client, 
         client.acquire(name, semaphore=2, wait=0.1)
     both = [("first", first.token, 1, 1), ("second", second.token, 1, 2)]
     assert seen(no.value.holders) == both
+    assert no.value.semaphore == Semaphore(used=2, limit=2, version=0)
     for info in (client.get(name), *client.list(name)):
         assert (seen(info.holders), info.holder_count) == (both, 2)
         assert [it.shared for it in info.holders] == [False, False]
+        assert info.semaphore == Semaphore(used=2, limit=2, version=0)
     third = in_thread(lambda: client.acquire(name, semaphore=2, wait=PATIENCE))
     wait_for(lambda: other.get(name).waiters == 1, "the third one waits")
     first.release()
@@ -45,6 +47,7 @@ def test_holders_have_slots_and_the_next_one_gets_the_free_slot(client: Client, 
     with client.lock(name) as exclusive:
         assert (exclusive.permits, exclusive.slot) == (0, None)
         assert seen(client.get(name).holders)[0][2:] == (0, None)
+        assert client.get(name).semaphore is None
 
 
 def test_several_permits_are_one_lock_without_a_slot(client: Client, other: Client, name: str) -> None:
@@ -68,6 +71,7 @@ def test_a_changed_limit_needs_a_higher_version(client: Client, other: Client, n
         # The new limit has room for the waiter and for the request that names it.
         with client.lock(name, semaphore=3, permit_limit_version=1, wait=PATIENCE) as third:
             with waiting.result(PATIENCE) as second:
+                assert client.get(name).semaphore == Semaphore(used=3, limit=3, version=1)
                 assert {second.slot, third.slot} == {2, 3}
         with pytest.raises(Refused, match="limit 3 of version 1 is in force"):
             other.acquire(name, semaphore=4, permits=4, permit_limit_version=0)

@@ -12,11 +12,12 @@ check of tokens in the stores.
 
 from importlib.metadata import version
 
-from fencepost._calls import Watch
 from fencepost._client import Client
 from fencepost._core.options import Tls, Token
 from fencepost._lock import Lock, LostEvent
 from fencepost._lock_set import LockSet
+from fencepost._wanted import WantedEvent
+from fencepost._watch import Observation, Watch
 from fencepost.errors import (
     ClientClosed,
     Contended,
@@ -38,11 +39,14 @@ from fencepost.types import (
     LeaseEnd,
     LockDelay,
     LockInfo,
+    LockMode,
     Loss,
     LossReason,
     Released,
+    Semaphore,
     TokenCheck,
     TokenStatus,
+    Waiter,
 )
 
 __version__ = version("fencepost")
@@ -61,15 +65,18 @@ __all__ = [
     "LockDelay",
     "LockInfo",
     "LockLost",
+    "LockMode",
     "LockSet",
     "Loss",
     "LossReason",
     "LostEvent",
     "NotAllAcquired",
     "NotAllReleased",
+    "Observation",
     "OutcomeUnknown",
     "Refused",
     "Released",
+    "Semaphore",
     "StaleToken",
     "TimedOut",
     "Tls",
@@ -77,6 +84,8 @@ __all__ = [
     "TokenCheck",
     "TokenStatus",
     "Unavailable",
+    "Waiter",
+    "WantedEvent",
     "Watch",
     "__version__",
 ]

@@ -14,6 +14,7 @@ from fencepost._core import failure
 from fencepost._core.address import Address
 from fencepost._core.failure import Failure
 from fencepost._core.options import Options
+from fencepost._core.port import Answer, Request
 from fencepost._core.session import Session
 from fencepost._facts import CONNECT_TIMEOUT_MS, RETRY_FIRST_MS, RETRY_MAX_MS, STORE_ID_METADATA
 from fencepost.errors import Refused
@@ -84,10 +85,22 @@ class Method(Generic[RequestT, ResponseT]):
 
 SESSION = Method("Session", pb.SessionRequest, pb.SessionResponse)
 ACQUIRE = Method("Acquire", pb.AcquireRequest, pb.AcquireResponse)
+CONVERT = Method("Convert", pb.ConvertRequest, pb.ConvertResponse)
+DESCRIBE = Method("Describe", pb.DescribeRequest, pb.DescribeResponse)
 GET = Method("Get", pb.GetRequest, pb.GetResponse)
 LIST = Method("List", pb.ListRequest, pb.ListResponse)
 WATCH = Method("Watch", pb.WatchRequest, pb.WatchResponse)
+OBSERVE = Method("Observe", pb.ObserveRequest, pb.ObserveResponse)
+WAITERS = Method("ListWaiters", pb.ListWaitersRequest, pb.ListWaitersResponse)
 CHECK_TOKEN = Method("CheckToken", pb.CheckTokenRequest, pb.CheckTokenResponse)
+
+
+_OF_REQUESTS: dict[type[Request], Method[Any, Any]] = {it.request: it for it in (ACQUIRE, CONVERT, DESCRIBE)}
+
+
+def method_of(request: Request) -> Method[Request, Answer]:
+    """Returns the method of a call apart from a session."""
+    return _OF_REQUESTS[type(request)]
 
 
 def credentials(options: Options, address: Address) -> grpc.ChannelCredentials | None:

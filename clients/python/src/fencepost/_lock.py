@@ -5,18 +5,20 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Protocol
 
+from fencepost._core import convert
 from fencepost._core.clock import now
 from fencepost._core.events import write
 from fencepost._core.lease import Lease
-from fencepost._core.outcome import lost_at_exit, lost_error, settled
+from fencepost._core.outcome import ended_error, lost_at_exit, lost_error, settled
 from fencepost._threads import Driver
+from fencepost._wanted import WantedEvent
 from fencepost.errors import FencepostError, LockLost
-from fencepost.types import LeaseEnd, Loss, Released
+from fencepost.types import LeaseEnd, LockMode, Loss, Released
 
 
 class _CanBeLost(Protocol):
@@ -60,6 +62,8 @@ class Lock:
         on_lost: Callable[[Loss], None] | None,
         on_at_risk: Callable[[], None] | None,
         on_end: Callable[[Lease], None] | None = None,
+        tells_wanted: bool = False,
+        on_wanted: Callable[[LockMode], None] | None = None,
     ) -> None:
         # "on_end" is for the set that the lock belongs to. It is called at any end, by the engine: it must not block.
         self._client = client  # a client lives as long as its locks
@@ -71,17 +75,26 @@ class Lock:
         """How the previous lease of the lock ended. Unless it was released, check for unfinished work of its holder."""
         self._ended = threading.Event()
         """Set when the lock is lost or released."""
+        # One is enough for a lock that is never told: a client may hold many thousands.
+        self._stirred = threading.Event() if tells_wanted else self._ended
+        """Set when somebody waits for the lock, and when it ends."""
 
         # The lease refers to these, and not to the lock, so that a lock that is forgotten is collected.
-        def ended(event: threading.Event = self._ended) -> None:
+        def ended(event: threading.Event = self._ended, stirred: threading.Event = self._stirred) -> None:
             event.set()
+            stirred.set()
             if on_end is not None:
                 on_end(lease)
             loss = lease.lost
             if loss is not None and on_lost is not None:
                 driver.callback(lease, partial(on_lost, loss))
 
-        driver.watch(lease, ended, on_at_risk)
+        def wanted(stirred: threading.Event = self._stirred) -> None:
+            stirred.set()
+            if lease.wanted is not None and on_wanted is not None:
+                driver.callback(lease, partial(on_wanted, lease.wanted))
+
+        driver.watch(lease, ended, on_at_risk, wanted if tells_wanted else None)
         self._complete = True
 
     @property
@@ -91,8 +104,15 @@ class Lock:
 
     @property
     def token(self) -> int:
-        """The fencing token: higher than those of all earlier grants of the lock."""
+        """The fencing token: higher than those of all earlier grants of the lock. :meth:`try_upgrade` changes it, so
+        read it for each write.
+        """
         return self._lease.token
+
+    @property
+    def mode(self) -> LockMode:
+        """Which others it excludes: that of the acquire, or of the last conversion."""
+        return self._lease.mode
 
     @property
     def grant_id(self) -> str:
@@ -117,6 +137,18 @@ class Lock:
         return LostEvent(self, self._ended)
 
     @property
+    def wanted(self) -> WantedEvent:
+        """Set when somebody waits whom the lock excludes, if it was acquired with ``tell_when_wanted``. A hint: servers
+        may tell it late, or not at all.
+        """
+        return WantedEvent(self, self._lease, self._stirred)
+
+    @property
+    def wanted_mode(self) -> LockMode | None:
+        """The mode that is waited for, as a server has told last; None if none has."""
+        return self._lease.wanted
+
+    @property
     def loss(self) -> Loss | None:
         """How the lock was lost; None if it was not."""
         self._driver.check(self._lease)
@@ -134,11 +166,67 @@ class Lock:
         """Raises :class:`LockLost` if the lock is lost. Call it before each step of the work.
 
         After a release it raises :class:`FencepostError`."""
-        loss = self.loss
-        if loss is not None:
-            raise lost_error(self._lease, loss)
-        if self._lease.released:
-            raise FencepostError(f"{self.name} is released: the lock is not held any more")
+        if self.loss is not None or self._lease.released:
+            raise ended_error(self._lease)
+
+    def downgrade(self) -> None:
+        """Lets others share the lock from now on: it is held without a moment in between, and keeps its token. Readers
+        that are next in the queue get the lock at once, and a writer that waits comes after them. Stop writing before:
+        readers may come in although no answer arrives. A lock that is shared already stays so.
+
+        Raises:
+            LockLost: the lock is lost.
+            Refused: nothing was done. ``NOT_CONVERTIBLE``: it is held as a semaphore, or with ``min_hold`` or
+                ``lock_delay``.
+            OutcomeUnknown: no server has confirmed it within ``retry_for``. Call it again: a repeat does no harm.
+            Unavailable: nothing was done, try later.
+        """
+        self._convert(LockMode.SHARED)
+
+    def try_upgrade(self) -> bool:
+        """Makes a shared lock exclusive, if nobody else shares it or is offered it. Returns whether it is exclusive;
+        if not, it is still shared. It never waits: of two readers that both want this, one has to release. A lock that
+        is exclusive already stays so.
+
+        The lock has a new, higher :attr:`token` then. Interrupted by Ctrl-C, it goes on in the background.
+
+        Raises:
+            LockLost: the lock is lost.
+            Refused: nothing was done. ``NOT_CONVERTIBLE``: it is held as a semaphore.
+            OutcomeUnknown: no server has confirmed it within ``retry_for``. It may have taken effect, and then the lock
+                has a token that this process does not know: call it again, which returns true then and corrects it.
+            Unavailable: nothing was done, try later.
+        """
+        return self._convert(LockMode.EXCLUSIVE)
+
+    def _convert(self, mode: LockMode) -> bool:
+        self._driver.check_use()
+        self.check()
+        done = self._driver.convert(self._lease, mode)
+        if done.error is not None:
+            raise done.error
+        return done.converted
+
+    def describe(self, metadata: Mapping[str, str], holder: str | None = None) -> int:
+        """Replaces what others see of the lock: all of its metadata, and its label if one is given. So the leader of an
+        election tells its address, and a job its progress. Returns the number of the description, which others see as
+        :attr:`Holder.description`.
+
+        Raises:
+            LockLost: the lock is lost.
+            Refused: nothing was done; its fields say why.
+            OutcomeUnknown: no server has confirmed it within ``retry_for``. Others may see it.
+            Unavailable: nothing was done, try later.
+            FencepostError: another process that has the same lease, by its ``request_id``, described it meanwhile.
+        """
+        said, label = convert.metadata(metadata), None if holder is None else convert.text(holder, "holder")
+        self._driver.check_use()
+        self.check()
+        done = self._driver.describe(self._lease, said, label)
+        if done.error is not None:
+            raise done.error
+        self.holder = self.holder if label is None else label
+        return done.number
 
     def release(self) -> Released:
         """Releases the lock. Stop the work that it protects first: from now on others may get it.

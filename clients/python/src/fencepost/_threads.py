@@ -22,14 +22,15 @@ from typing import TypeVar
 import grpc
 
 from fencepost._callbacks import Callbacks
-from fencepost._channel import ACQUIRE, FORKED, rpc_failure
+from fencepost._changes import Changes
+from fencepost._channel import FORKED, method_of, rpc_failure
 from fencepost._core import events, failure
 from fencepost._core.acquire import Acquire
 from fencepost._core.clock import now
 from fencepost._core.engine import Engine
 from fencepost._core.lease import Lease
 from fencepost._core.options import Options
-from fencepost._core.port import Call
+from fencepost._core.port import Answer, Call
 from fencepost._core.release import Release
 from fencepost._core.session import Session
 from fencepost._dial import bearer, call_failure
@@ -50,7 +51,7 @@ _LOG = "log"
 ResultT = TypeVar("ResultT")
 
 
-class Driver:
+class Driver(Changes):
     """Runs the engine of one client."""
 
     def __init__(self, options: Options) -> None:
@@ -60,7 +61,7 @@ class Driver:
         self._lock = threading.RLock()
         self._engine = Engine(self, [str(it) for it in options.servers], options.retry_for)
         self._streams: dict[Session, Stream] = {}
-        self._calls: dict[Call, grpc.Future[pb.AcquireResponse]] = {}
+        self._calls: dict[Call, grpc.Future[Answer]] = {}
         # Its "put" is one step for Python, and may be called by the garbage collector.
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._works = False
@@ -207,9 +208,20 @@ class Driver:
             self._do(lambda: self._engine.expire(lease, now()))
         return False
 
-    def watch(self, lease: Lease, on_end: Callable[[], None], on_at_risk: Callable[[], None] | None) -> None:
-        """Calls back when the lease ends, at once if it has ended, and in a thread for callbacks if it is at risk."""
+    def watch(
+        self,
+        lease: Lease,
+        on_end: Callable[[], None],
+        on_at_risk: Callable[[], None] | None,
+        on_wanted: Callable[[], None] | None = None,
+    ) -> None:
+        """Calls back when the lease ends or is wanted, at once if that was before, and in a thread for callbacks if it
+        is at risk.
+        """
         with self._lock:
+            lease.on_wanted = on_wanted
+            if lease.wanted is not None and on_wanted is not None:
+                on_wanted()
             if on_at_risk is not None:
                 lease.on_at_risk = partial(self.callback, lease, on_at_risk)
             if lease.is_over:
@@ -315,21 +327,23 @@ class Driver:
                 return
             sent = now()
             try:
-                future = self._streams[call.session].unary(ACQUIRE, call.request, call.timeout, metadata)
+                future = self._streams[call.session].unary(
+                    method_of(call.request), call.request, call.timeout, metadata
+                )
             except (KeyError, ValueError):
                 self._called(call, failure.unsent("the session has ended"), sent)
                 return
             self._calls[call] = future
         future.add_done_callback(lambda done: self._ended_call(call, done, sent))
 
-    def _ended_call(self, call: Call, done: grpc.Future[pb.AcquireResponse], sent: float) -> None:
+    def _ended_call(self, call: Call, done: grpc.Future[Answer], sent: float) -> None:
         assert isinstance(done, grpc.Call)
         code = done.code()
         is_answer = code is grpc.StatusCode.OK
         result = done.result() if is_answer else rpc_failure(code, done.details(), done.trailing_metadata())
         self._called(call, result, sent)
 
-    def _called(self, call: Call, result: pb.AcquireResponse | failure.Failure, sent: float) -> None:
+    def _called(self, call: Call, result: Answer | failure.Failure, sent: float) -> None:
         with self._lock:
             self._calls.pop(call, None)
             self._engine.called(call, result, sent, now())

@@ -13,7 +13,7 @@ from fencepost._facts import (
     LOST_SUPERSEDED,
     LOST_UNKNOWN,
 )
-from fencepost.types import Holder, LockDelay, LossReason
+from fencepost.types import Holder, LockDelay, LossReason, Semaphore
 
 
 class FencepostError(Exception):
@@ -21,8 +21,15 @@ class FencepostError(Exception):
 
 
 class _NotAcquired(FencepostError):
-    def __init__(self, name: str, holders: tuple[Holder, ...], waiters: int, delay: LockDelay | None = None) -> None:
-        super().__init__(name, holders, waiters, delay)
+    def __init__(
+        self,
+        name: str,
+        holders: tuple[Holder, ...],
+        waiters: int,
+        delay: LockDelay | None = None,
+        semaphore: Semaphore | None = None,
+    ) -> None:
+        super().__init__(name, holders, waiters, delay, semaphore)
         self.name = name
         self.holders = holders
         """One, or the oldest of those that hold the lock together: at most 8. Empty while the lock is offered to the
@@ -31,6 +38,8 @@ class _NotAcquired(FencepostError):
         """The number of requests that wait for the lock."""
         self.delay = delay
         """Why nobody gets the lock although nobody holds it; None if there is no such delay."""
+        self.semaphore = semaphore
+        """Its permits, if it is held as a semaphore."""
 
     def _is_taken(self) -> str:
         if self.delay is not None:
@@ -43,7 +52,7 @@ class _NotAcquired(FencepostError):
 
 
 class Contended(_NotAcquired):
-    """The lock is not free, and no wait was requested. Nothing was changed."""
+    """The lock is not free, and no wait was requested, or ``max_waiters`` wait already. Nothing was changed."""
 
     def __str__(self) -> str:
         return f"{self.name} {self._is_taken()}"
@@ -126,7 +135,7 @@ class OutcomeUnknown(FencepostError):
     """The server may or may not have applied the call, and the time for retries is over.
 
     After an acquire, the client goes on to withdraw the request in the background. After a release, it goes on to
-    release until the lease is over.
+    release until the lease is over. After a conversion or a description, call it again: a repeat does no harm.
     """
 
     def __init__(self, cause: FencepostError) -> None:

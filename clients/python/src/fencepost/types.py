@@ -23,6 +23,17 @@ class LeaseEnd(str, Enum):
     """The server does not know the lease."""
 
 
+class LockMode(str, Enum):
+    """Which other holders a lock excludes."""
+
+    EXCLUSIVE = "exclusive"
+    """All others."""
+    SHARED = "shared"
+    """Those that do not share it."""
+    SEMAPHORE = "semaphore"
+    """Those that are not of the semaphore, and those for which it has no permits left."""
+
+
 class LossReason(str, Enum):
     """Why a lock was lost."""
 
@@ -87,6 +98,24 @@ class Holder:
     """Its permits of a semaphore; 0 if the lock is held as none."""
     slot: int | None = None
     """Its slot, if it has one permit of a semaphore."""
+    owner: str = ""
+    """The owner that its request named; empty if it named none."""
+    identity: str = ""
+    """Who it is, as a server with access rules verified it; empty if it did not. The label proves nothing."""
+    description: int = 0
+    """The number of its last description; 0 if it never described itself anew."""
+
+
+@dataclass(frozen=True)
+class Semaphore:
+    """The permits of a semaphore that is held."""
+
+    used: int
+    """How many its holders use. More than the limit only after that was lowered."""
+    limit: int
+    """The limit in force."""
+    version: int
+    """The version of the limit."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +148,30 @@ class LockInfo:
     """Why nobody gets the lock, if nobody holds it; None if nothing delays it."""
     holder_count: int = 0
     """How many holders the lock has in all."""
+    semaphore: Semaphore | None = None
+    """Its permits, if it is held as a semaphore."""
+
+
+@dataclass(frozen=True)
+class Waiter:
+    """A request in the queue of a lock."""
+
+    holder: str
+    """The label that the waiter gave itself."""
+    owner: str
+    """The owner that it named; empty if it named none."""
+    identity: str
+    """Who it is, as a server with access rules verified it; empty if it did not."""
+    waiter_id: str
+    """Distinguishes it from others, and stays the same while it waits."""
+    mode: LockMode
+    """The mode that it waits for."""
+    permits: int
+    """The permits of a semaphore that it waits for; 0 if it waits for none."""
+    waiting_since: float
+    """For how many seconds it has been in this queue. It counts anew when another server takes the lock over."""
+    skipped: bool
+    """Whether the queue passes over it now, and keeps its place for a few seconds: nobody answers for it."""
 
 
 class EventKind(str, Enum):
@@ -132,7 +185,7 @@ class EventKind(str, Enum):
     MISSED = "missed"
     """Events were lost: list again to get the current state."""
     CHANGED = "changed"
-    """Its holder made an exclusive lease a shared one, or the reverse; the token is the one that it has now."""
+    """Its holder converted or described it: token, mode and label are those that it has now."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +201,10 @@ class Event:
     """With ``REVOKED``: the reason that the operator gave. With ``EXPIRED``: that the lease ended by its max_hold."""
     missed: int = 0
     """With ``MISSED``: the lowest possible number of events lost; 0 if it is not known."""
+    identity: str = ""
+    """The verified identity of the holder, as in :class:`Holder`."""
+    mode: LockMode | None = None
+    """With ``CHANGED``: the mode of the lock from now on."""
 
 
 class TokenStatus(str, Enum):

@@ -97,8 +97,14 @@ class World:
         shared: bool = False,
         semaphore: int | None = None,
         permits: int | None = None,
+        max_waiters: int | None = None,
     ) -> Acquire:
-        modes: dict[str, Any] = {"shared": shared, "semaphore": semaphore, "permits": permits}
+        modes: dict[str, Any] = {
+            "shared": shared,
+            "semaphore": semaphore,
+            "permits": permits,
+            "max_waiters": max_waiters,
+        }
         request = requests.acquire(name, ttl, wait, "me", None, request_id, 0, lock_delay=lock_delay, **modes)
         return Acquire(self.engine, request, self.now, lambda: None)
 
@@ -117,10 +123,17 @@ class World:
         self.engine.received(session or self.session, response, self.now)
 
     def grant(
-        self, request: pb.SessionRequest, ttl: float = 10.0, token: int = 1, lease_id: str = "lease", slot: int = 0
+        self,
+        request: pb.SessionRequest,
+        ttl: float = 10.0,
+        token: int = 1,
+        lease_id: str = "lease",
+        slot: int = 0,
+        mode: pb.LockMode = pb.LOCK_MODE_UNSPECIFIED,
     ) -> None:
         answer = acquired(ttl, token, lease_id)
         answer.lease.slot = slot
+        answer.lease.mode = mode
         self.answer(pb.SessionResponse(operation=request.operation, acquire=answer))
 
     def renew(self, request: pb.SessionRequest, ttl: float) -> None:

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fencepost._core import failure, timing
-from fencepost._core.convert import delay, duration, from_duration, holder, lease_end
+from fencepost._core.convert import delay, duration, from_duration, holder, lease_end, semaphore
 from fencepost._core.failure import Failure
 from fencepost._core.lease import Lease
-from fencepost._core.port import Call
+from fencepost._core.port import Answer, Call
 from fencepost._core.renew import Renew
 from fencepost._core.requests import permits
 from fencepost._core.session import Operation, Session
@@ -123,13 +123,14 @@ class Acquire:
             self._may_be_applied = self._was_applied
             self._send_alone(session, now)
 
-    def called(self, call: Call, result: pb.AcquireResponse | Failure, sent: float, now: float) -> None:
+    def called(self, call: Call, result: Answer | Failure, sent: float, now: float) -> None:
         """A transmission apart from the session was answered, or failed."""
         self._call = None
         self._set_timer(self._until, self._over)
         if isinstance(result, Failure):
             self._refused(result, call.session, now)
         else:
+            assert isinstance(result, pb.AcquireResponse)
             self._answered(result, sent, now, None)
 
     def failed(self, failure: Failure, now: float) -> None:
@@ -173,11 +174,13 @@ class Acquire:
         elif answer.outcome == pb.AcquireResponse.OUTCOME_UNSPECIFIED:
             self._finish(Failure("INTERNAL", "unknown answer from the server").error())
         else:
-            # CONTENDED answers a retry that arrived when the wait was over.
-            waited = self._waits or answer.outcome == pb.AcquireResponse.OUTCOME_TIMED_OUT
+            # CONTENDED answers a retry that arrives when the wait is over. During the wait it means that the queue has
+            # its max_waiters.
+            is_full = self._request.max_waiters and from_duration(self._request.wait_timeout)
+            waited = (self._waits and not is_full) or answer.outcome == pb.AcquireResponse.OUTCOME_TIMED_OUT
             kind = TimedOut if waited else Contended
             holders = tuple(map(holder, answer.holders))
-            self._finish(kind(self._request.lock_name, holders, answer.waiters, delay(answer)))
+            self._finish(kind(self._request.lock_name, holders, answer.waiters, delay(answer), semaphore(answer)))
 
     def _granted(
         self, answer: pb.AcquireResponse, sent: float, now: float, attach: Callable[[Lease], None] | None
@@ -185,7 +188,12 @@ class Acquire:
         reading = Reading(sent, now, from_duration(answer.held_for), from_duration(answer.lease.ttl))
         max_hold, lock_delay = self._request.HasField("max_hold"), from_duration(self._request.lock_delay)
         count = permits(self._request)
-        lease = Lease(answer.lease, reading, self._ttl, max_hold=max_hold, lock_delay=lock_delay, permits=count)
+        mode = answer.lease.mode or self._request.mode
+        lease = Lease(
+            answer.lease, reading, self._ttl, max_hold=max_hold, lock_delay=lock_delay, permits=count, mode=mode
+        )
+        if not self._chose_id:
+            lease.description = None
         self.previous_end = lease_end(answer.previous_end)
         if attach is None:
             self._engine.keep_granted_alone(lease, now)

@@ -24,11 +24,14 @@ from fencepost.types import (
     LeaseEnd,
     LockDelay,
     LockInfo,
+    LockMode,
     Loss,
     LossReason,
     Released,
+    Semaphore,
     TokenCheck,
     TokenStatus,
+    Waiter,
 )
 from fencepost.v1 import lock_pb2 as pb
 
@@ -50,6 +53,8 @@ _ENDS = {
     pb.LEASE_END_SUPERSEDED: LeaseEnd.SUPERSEDED,
     pb.LEASE_END_UNKNOWN: LeaseEnd.UNKNOWN,
 }
+
+_MODES = {pb.LOCK_MODE_SHARED: LockMode.SHARED, pb.LOCK_MODE_SEMAPHORE: LockMode.SEMAPHORE}
 
 _LOSSES = {
     LeaseEnd.EXPIRED: LossReason.EXPIRED,
@@ -167,6 +172,13 @@ def metadata(value: Mapping[str, str] | None) -> dict[str, str]:
     return {text(key, "a key of metadata"): text(it, f"metadata[{key!r}]") for key, it in value.items()}
 
 
+def on_wanted(value: object, asked: bool) -> None:
+    """Checks the callback of a lock that somebody waits for. No server tells of that unasked."""
+    callback(value, "on_wanted")
+    if value is not None and not asked:
+        raise ValueError("on_wanted is called only with tell_when_wanted=True")
+
+
 def body(value: object) -> None:
     """Checks a function that a caller passed."""
     if not callable(value):
@@ -193,6 +205,10 @@ def lease_end(end: pb.LeaseEnd) -> LeaseEnd:
     return _ENDS.get(end, LeaseEnd.UNSPECIFIED)
 
 
+def mode(value: pb.LockMode) -> LockMode:
+    return _MODES.get(value, LockMode.EXCLUSIVE)
+
+
 def loss(end: pb.LeaseEnd, successor_token: int) -> Loss:
     return Loss(loss_reason(lease_end(end)), successor_token or None)
 
@@ -217,7 +233,18 @@ def holder(message: pb.LockHolder) -> Holder:
         shared=message.mode == pb.LOCK_MODE_SHARED,
         permits=message.permits,
         slot=message.slot or None,
+        owner=message.owner,
+        identity=message.identity,
+        description=message.description,
     )
+
+
+def semaphore(message: pb.AcquireResponse | pb.LockInfo) -> Semaphore | None:
+    """Returns the permits of a lock; None if it is not held as a semaphore."""
+    if not message.HasField("semaphore"):
+        return None
+    it = message.semaphore
+    return Semaphore(it.permits_used, it.permit_limit, it.permit_limit_version)
 
 
 def delay(message: pb.AcquireResponse | pb.LockInfo) -> LockDelay | None:
@@ -237,6 +264,20 @@ def lock_info(message: pb.LockInfo) -> LockInfo:
         newest_token=message.newest_token,
         delay=delay(message),
         holder_count=message.holder_count,
+        semaphore=semaphore(message),
+    )
+
+
+def waiter(message: pb.LockWaiter) -> Waiter:
+    return Waiter(
+        holder=message.holder,
+        owner=message.owner,
+        identity=message.identity,
+        waiter_id=message.waiter_id,
+        mode=mode(message.mode),
+        permits=message.permits,
+        waiting_since=from_duration(message.waiting_since),
+        skipped=message.skipped,
     )
 
 
@@ -246,7 +287,15 @@ def event(message: pb.WatchResponse) -> Event | None:
     if kind is None:
         return None
     return Event(
-        kind, message.lock_name, message.fencing_token, message.holder, message.grant_id, message.reason, message.missed
+        kind,
+        name=message.lock_name,
+        token=message.fencing_token,
+        holder=message.holder,
+        grant_id=message.grant_id,
+        reason=message.reason,
+        missed=message.missed,
+        identity=message.identity,
+        mode=mode(message.mode) if kind is EventKind.CHANGED else None,
     )
 
 

@@ -19,7 +19,7 @@ from fencepost._core.kept import Kept
 from fencepost._core.lease import Lease
 from fencepost._core.outbox import Outbox
 from fencepost._core.overdue import Overdue
-from fencepost._core.port import Call, Port
+from fencepost._core.port import Answer, Call, Port
 from fencepost._core.receive import receive
 from fencepost._core.release import Release
 from fencepost._core.renew import Alone
@@ -121,7 +121,7 @@ class Engine:
         if session is self.current and now - session.opened > timing.MOVE_INTERVAL:
             self.move("it answers late", now)
 
-    def called(self, call: Call, result: pb.AcquireResponse | Failure, sent: float, now: float) -> None:
+    def called(self, call: Call, result: Answer | Failure, sent: float, now: float) -> None:
         """A call was answered, or failed."""
         self.timers.run(now)
         flow, call.flow = call.flow, None
@@ -201,6 +201,15 @@ class Engine:
     def sessions(self) -> tuple[Session, ...]:
         return tuple(it for it in (self.previous, self.current) if it is not None)
 
+    @property
+    def carrier(self) -> Session | None:
+        """The session that takes releases, renewals and changes."""
+        return self.current if self.current is not None and self.current.connected else self.previous
+
+    def name_of(self, session: Session) -> str:
+        """Returns the address of its server."""
+        return self._names[session.server]
+
     def connects(self, session: Session, now: float) -> bool:
         """The driver has the token of a session and connects from now on. Returns whether it is still wanted."""
         if not session.ended:
@@ -224,15 +233,13 @@ class Engine:
         if session.ended or not session.connected:
             return None
         self.timers.run(now)
-        current = self.current
-        chosen = current if current is not None and current.connected else self.previous
         return (
             session.next_detach()
             or session.next_cancel()
-            or (self._outbox.next_urgent(session, now) if session is chosen else None)
+            or (self._outbox.next_urgent(session, now) if session is self.carrier else None)
             or session.next_answer(now)
             or session.next_attach(now)
-            or (self._outbox.next_acquire(session, now) if session is current and not session.draining else None)
+            or (self._outbox.next_acquire(session, now) if session is self.current and not session.draining else None)
         )
 
     def received(self, session: Session, response: pb.SessionResponse, now: float) -> None:

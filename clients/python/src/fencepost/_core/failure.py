@@ -73,6 +73,11 @@ class Failure:
         return self.code in _TRANSIENT and not self.reason and not self.permanent
 
     @property
+    def is_expired(self) -> bool:
+        """Whether only the credentials have expired. A stream goes on with new ones."""
+        return self.reason == "CREDENTIALS_EXPIRED"
+
+    @property
     def is_session_full(self) -> bool:
         return self.reason == "SESSION_FULL"
 

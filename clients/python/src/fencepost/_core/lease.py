@@ -7,14 +7,28 @@ its lease lost whatever its timers say, and a late renewal never revives it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
+from fencepost._core import convert
 from fencepost._core.timers import Timer
 from fencepost._core.validity import Reading, overdue_at
-from fencepost.types import Loss, Released
+from fencepost.types import LockMode, Loss, Released
 from fencepost.v1 import lock_pb2 as pb
 
 # A server rounds a TTL that was asked for to microseconds.
 _ROUNDING = 0.001
+
+
+class Change(Protocol):
+    """A change of a lease that is held."""
+
+    def start(self, now: float) -> None:
+        """The changes before it are made."""
+        ...
+
+    def ended(self) -> None:
+        """The lease has ended."""
+        ...
 
 
 class Lease:
@@ -25,14 +39,18 @@ class Lease:
         "at_risk",
         "attempt",
         "bounded",
+        "changes",
+        "description",
         "given_up",
         "grant_id",
         "lease_id",
         "lock_delay",
         "lost",
+        "mode",
         "name",
         "on_at_risk",
         "on_end",
+        "on_wanted",
         "permits",
         "reattached",
         "released",
@@ -42,6 +60,7 @@ class Lease:
         "token",
         "ttl",
         "valid_until",
+        "wanted",
     )
 
     def __init__(
@@ -53,12 +72,16 @@ class Lease:
         max_hold: bool = False,
         lock_delay: float = 0.0,
         permits: int = 0,
+        mode: pb.LockMode = pb.LOCK_MODE_UNSPECIFIED,
     ) -> None:
         self.name = lease.lock_name
         self.lease_id = lease.lease_id
         """A secret: never logged."""
         self.grant_id = lease.grant_id
         self.token = lease.fencing_token
+        """That of the grant, or of the last conversion."""
+        self.mode: LockMode = convert.mode(mode)
+        """Which others it excludes now."""
         self.permits = permits
         """Its permits of a semaphore; 0 if it is none."""
         self.slot = lease.slot or None
@@ -86,10 +109,17 @@ class Lease:
         """Whether it was attached again on the current session, after another attachment had replaced it."""
         self.given_up = False
         """Whether another process keeps it: no session of this client attaches it any more."""
+        self.description: int | None = 0
+        """The number of its last description; None if another process may have made some."""
+        self.wanted: LockMode | None = None
+        """The mode that somebody waits for whom it excludes, as far as a server has told."""
+        self.changes: list[Change] = []
+        """Those that are asked for, and not made yet. The first one is being made."""
         self.timer: Timer | None = None
         """The engine's next check of it."""
         self.on_end: Callable[[], None] | None = None
         self.on_at_risk: Callable[[], None] | None = None
+        self.on_wanted: Callable[[], None] | None = None
 
     @property
     def is_over(self) -> bool:
@@ -127,6 +157,13 @@ class Lease:
             self.on_at_risk()
         return True
 
+    def want(self, mode: LockMode) -> None:
+        """Somebody waits for the lock."""
+        if not self.is_over:
+            self.wanted = mode
+            if self.on_wanted is not None:
+                self.on_wanted()
+
     def lose(self, loss: Loss) -> bool:
         """Ends the lease. Returns whether that is news."""
         if self.is_over:
@@ -143,6 +180,9 @@ class Lease:
         self.released = True
 
     def _end(self) -> None:
-        on_end, self.on_end, self.on_at_risk = self.on_end, None, None
+        on_end, self.on_end, self.on_at_risk, self.on_wanted = self.on_end, None, None, None
         if on_end is not None:
             on_end()
+        changes, self.changes = self.changes, []
+        for change in changes:
+            change.ended()

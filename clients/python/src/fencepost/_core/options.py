@@ -14,10 +14,12 @@ from pathlib import Path
 from fencepost._core import address, failure
 from fencepost._core.address import Address
 from fencepost._core.convert import seconds, text
+from fencepost._core.credentials import Credentials
 from fencepost._facts import (
     DEFAULT_SERVER,
     ENVIRONMENT_CA,
     ENVIRONMENT_CERT,
+    ENVIRONMENT_CREDENTIALS,
     ENVIRONMENT_KEY,
     ENVIRONMENT_SERVER,
     HOLDER_BYTES_MAX,
@@ -90,6 +92,7 @@ def check(
     holder: str | None,
     tls: Tls | None,
     token: AsyncToken | None,
+    credentials: str | os.PathLike[str] | None,
     retry_for: float | timedelta,
     environment: Mapping[str, str] = os.environ,
 ) -> Options:
@@ -104,6 +107,7 @@ def check(
         raise ValueError(f"the holder has {len(holder.encode())} bytes, the maximum is {HOLDER_BYTES_MAX}")
     if tls is not None and not isinstance(tls, Tls):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"tls must be a Tls, not {type(tls).__name__}")
+    token = _token(token, credentials, environment)
     plain = [it for it in addresses if not it.tls]
     if tls is not None and (outside := [it for it in plain if not it.path]):
         raise ValueError(f"TLS files are given, but {outside[0]} is an address without TLS: write https://{outside[0]}")
@@ -118,6 +122,18 @@ def check(
     if len(plain) < len(addresses):
         options.read_tls()
     return options
+
+
+def _token(
+    token: AsyncToken | None, credentials: str | os.PathLike[str] | None, environment: Mapping[str, str]
+) -> AsyncToken | None:
+    """Returns where tokens come from."""
+    if token is not None and credentials is not None:
+        raise ValueError("token and credentials are two sources of one token: give one of them")
+    if credentials is not None:
+        return Credentials(credentials, "credentials")
+    file = environment.get(ENVIRONMENT_CREDENTIALS)
+    return Credentials(file, ENVIRONMENT_CREDENTIALS) if token is None and file else token
 
 
 def _check_token(token: object) -> str:

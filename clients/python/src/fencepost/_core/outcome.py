@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fencepost._core.convert import loss_reason
 from fencepost._core.lease import Lease
-from fencepost.errors import LockLost
+from fencepost.errors import FencepostError, LockLost
 from fencepost.types import LeaseEnd, Loss, LossReason, Released
 
 
@@ -36,3 +36,10 @@ def lost_at_exit(loss: Loss | None, released: Released | None) -> Loss | None:
 
 def lost_error(lease: Lease, loss: Loss) -> LockLost:
     return LockLost(lease.name, lease.token, loss.reason, loss.successor_token)
+
+
+def ended_error(lease: Lease) -> FencepostError:
+    """Returns the error of a call that needs a lease which is lost or released."""
+    if lease.lost is not None:
+        return lost_error(lease, lease.lost)
+    return FencepostError(f"{lease.name} is released: the lock is not held any more")

@@ -9,19 +9,27 @@ from fencepost._core.failure import Failure
 from fencepost._core.session import Session
 from fencepost.v1 import lock_pb2 as pb
 
+Request = pb.AcquireRequest | pb.ConvertRequest | pb.DescribeRequest
+"""What is sent apart from a session."""
+
+Answer = pb.AcquireResponse | pb.ConvertResponse | pb.DescribeResponse
+"""The answer to it."""
+
 
 class Caller(Protocol):
     """A request that is sent apart from its session."""
 
-    def called(self, call: Call, result: pb.AcquireResponse | Failure, sent: float, now: float) -> None: ...
+    def called(self, call: Call, result: Answer | Failure, sent: float, now: float) -> None: ...
 
 
 class Call:
-    """One transmission of an acquire by itself, on the connection of a session that has no room for its lease."""
+    """One transmission of a request apart from a session, on its connection: of an acquire for whose lease it has no
+    room, or of what sessions have no message for.
+    """
 
     __slots__ = ("flow", "request", "session", "timeout")
 
-    def __init__(self, session: Session, flow: Caller, request: pb.AcquireRequest, timeout: float) -> None:
+    def __init__(self, session: Session, flow: Caller, request: Request, timeout: float) -> None:
         self.session = session
         self.flow: Caller | None = flow
         """None once it was answered, or the flow has given up on it."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from fencepost._core import failure
-from fencepost._core.convert import from_duration, loss
+from fencepost._core.convert import from_duration, loss, mode
 from fencepost._core.session import Session
 from fencepost._core.validity import Reading
 from fencepost.v1 import lock_pb2 as pb
@@ -107,6 +107,12 @@ def _detached(engine: Engine, session: Session, response: pb.SessionResponse, no
         engine.leave(lease, now)
 
 
+def _wanted(engine: Engine, session: Session, response: pb.SessionResponse, now: float) -> None:
+    lease = session.lease(response.wanted.handle)
+    if lease is not None:
+        lease.want(mode(response.wanted.mode))
+
+
 def _draining(engine: Engine, session: Session, response: pb.SessionResponse, now: float) -> None:
     engine.drains(session, now)
 
@@ -124,4 +130,5 @@ _HANDLERS: dict[str, Callable[[Engine, Session, pb.SessionResponse, float], None
     "at_risk": _at_risk,
     "detached": _detached,
     "draining": _draining,
+    "wanted": _wanted,
 }

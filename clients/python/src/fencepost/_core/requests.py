@@ -18,6 +18,7 @@ from fencepost.v1 import lock_pb2 as pb
 # on it.
 _BYTES_MAX = REQUEST_BYTES_MAX - 32
 
+_UINT32 = 2**32 - 1
 _UINT64 = 2**64 - 1
 
 
@@ -36,6 +37,9 @@ def acquire(
     semaphore: int | None = None,
     permits: int | None = None,
     permit_limit_version: int | None = None,
+    owner: str | None = None,
+    max_waiters: int | None = None,
+    tell_when_wanted: bool = False,
 ) -> pb.AcquireRequest:
     """Builds the request of an acquire. Sets no request id if the caller gave none."""
     request = pb.AcquireRequest(
@@ -50,6 +54,9 @@ def acquire(
         min_hold=_unless_0(0.0 if min_hold is None else convert.min_hold(min_hold)),
         lock_delay=_unless_0(0.0 if lock_delay is None else convert.lock_delay(lock_delay)),
         mode=pb.LOCK_MODE_SHARED if convert.flag(shared, "shared") else None,
+        owner=None if owner is None else text(owner, "owner"),
+        max_waiters=None if max_waiters is None else convert.integer(max_waiters, "max_waiters", 1, _UINT32),
+        tell_when_wanted=convert.flag(tell_when_wanted, "tell_when_wanted"),
     )
     if semaphore is not None:
         _set_semaphore(request, semaphore, permits, permit_limit_version)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from typing import cast
 
 from fencepost._core import convert, outcome, requests
 from fencepost._core.convert import duration
@@ -12,8 +13,11 @@ from fencepost._core.outcome import lost_error
 from fencepost._core.release import Release
 from fencepost._facts import SET_NAMES_MAX
 from fencepost.errors import Contended, FencepostError, LockLost, NotAllAcquired, NotAllReleased, TimedOut
-from fencepost.types import LeaseEnd, Released
+from fencepost.types import LeaseEnd, LockMode, Released
 from fencepost.v1 import lock_pb2 as pb
+
+Name = str | tuple[str, LockMode]
+"""The name of a lock, alone or with its mode. Alone, it is exclusive."""
 
 
 class Asked:
@@ -25,7 +29,7 @@ class Asked:
 
     def __init__(
         self,
-        names: Iterable[str],
+        names: Iterable[Name],
         ttl: float | timedelta | None,
         wait: float | timedelta,
         holder: str,
@@ -33,11 +37,16 @@ class Asked:
         max_hold: float | timedelta | None,
         min_hold: float | timedelta | None,
         lock_delay: float | timedelta | None,
+        owner: str | None,
         now: float,
     ) -> None:
-        self.names = ordered(names)
+        modes = ordered(names)
+        self.names = list(modes)
         bounds = (max_hold, min_hold, lock_delay)
-        self._requests = [requests.acquire(it, ttl, wait, holder, metadata, None, 0, *bounds) for it in self.names]
+        self._requests = [
+            requests.acquire(name, ttl, wait, holder, metadata, None, 0, *bounds, mode is LockMode.SHARED, owner=owner)
+            for name, mode in modes.items()
+        ]
         self._waits = bool(convert.wait(wait))
         self.deadline = now + convert.wait(wait)
 
@@ -52,21 +61,38 @@ class Asked:
         """Returns the error of the call, because of one of the locks. Those before it are given back already."""
         name = self.names[min(len(leases), len(self.names) - 1)]
         if isinstance(error, Contended) and waits and self._waits:
-            error = TimedOut(error.name, error.holders, error.waiters, error.delay)  # the wait was over before its turn
+            # The wait was over before its turn.
+            error = TimedOut(error.name, error.holders, error.waiters, error.delay, error.semaphore)
         if isinstance(error, LockLost):
             name = error.name
         names = tuple(it.name for it in reversed(leases) if it.lost is None)
         return NotAllAcquired(len(self.names), name, error, names)
 
 
-def ordered(names: Iterable[str]) -> list[str]:
-    """Checks the names, and returns each once, sorted by its bytes."""
+def ordered(names: Iterable[Name]) -> dict[str, LockMode]:
+    """Checks the names, and returns each once with its mode, sorted by its bytes."""
     if isinstance(names, (str, bytes)):
         raise TypeError("names must be a list of names, not one name")
-    unique = {convert.text(it, "a name").encode() for it in names}
-    if not 0 < len(unique) <= SET_NAMES_MAX:
-        raise ValueError(f"names must have 1 to {SET_NAMES_MAX} different names, not {len(unique)}")
-    return [it.decode() for it in sorted(unique)]
+    modes: dict[bytes, LockMode] = {}
+    for name, mode in map(_with_mode, names):
+        if modes.setdefault(name.encode(), mode) is not mode:
+            raise ValueError(f"{name} is asked for both as exclusive and as shared")
+    if not 0 < len(modes) <= SET_NAMES_MAX:
+        raise ValueError(f"names must have 1 to {SET_NAMES_MAX} different names, not {len(modes)}")
+    return {it.decode(): modes[it] for it in sorted(modes)}
+
+
+def _with_mode(item: object) -> tuple[str, LockMode]:
+    """Reads one item of the names."""
+    mode: object = LockMode.EXCLUSIVE
+    if isinstance(item, tuple):
+        try:
+            item, mode = cast("tuple[object, object]", item)
+        except ValueError:
+            raise TypeError(f"a name with a mode must be a tuple of both, not {item!r}") from None
+    if mode is LockMode.EXCLUSIVE or mode is LockMode.SHARED:
+        return convert.text(item, "a name"), mode
+    raise ValueError(f"the mode must be LockMode.EXCLUSIVE or LockMode.SHARED, not {mode!r}")
 
 
 def worst(leases: Sequence[Lease], done: Mapping[Lease, Release]) -> Released:

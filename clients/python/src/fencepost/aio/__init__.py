@@ -11,9 +11,9 @@ If the lock is lost, the body of ``async with client.lock(...)`` is cancelled, a
 :mod:`fencepost`.
 """
 
-from fencepost.aio._calls import Watch
 from fencepost.aio._client import Client
 from fencepost.aio._lock import Lock
 from fencepost.aio._lock_set import LockSet
+from fencepost.aio._watch import Observation, Watch
 
-__all__ = ["Client", "Lock", "LockSet", "Watch"]
+__all__ = ["Client", "Lock", "LockSet", "Observation", "Watch"]

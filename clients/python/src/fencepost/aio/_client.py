@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from types import TracebackType
 
 from fencepost._core import convert, options, requests, timing
 from fencepost._core.campaign import Campaign
-from fencepost._core.clock import now
 from fencepost._core.options import AsyncToken, Tls
-from fencepost._core.together import Asked
-from fencepost.aio._calls import Calls, Watch
+from fencepost.aio._calls import Calls
+from fencepost.aio._client_reads import Reads
+from fencepost.aio._client_sets import Sets
 from fencepost.aio._lead import ResultT, lead
 from fencepost.aio._lock import Lock
-from fencepost.aio._lock_set import Collector, LockSet
 from fencepost.aio._tasks import Driver
-from fencepost.errors import Contended, LockLost
-from fencepost.types import LockInfo, Loss, TokenCheck
+from fencepost.errors import Contended
+from fencepost.types import LockMode, Loss
 from fencepost.v1 import lock_pb2 as pb
 
 
-class Client:
+class Client(Reads, Sets):
     """A client of Fencepost. All its locks share one connection, in the event loop that first uses it.
 
     It connects when it is first needed, and moves to the next server when one fails. Close it at the end, or
@@ -40,6 +40,7 @@ class Client:
         holder: str | None = None,
         tls: Tls | None = None,
         token: AsyncToken | None = None,
+        credentials: str | os.PathLike[str] | None = None,
         retry_for: float | timedelta = timing.RETRY_FOR,
     ) -> None:
         """
@@ -53,6 +54,9 @@ class Client:
             token: A bearer token, or a function or coroutine function that returns one within 5 s, asked before each
                 connection and call. If it fails, the call that needs the token raises ``Refused`` with the code
                 ``UNAUTHENTICATED``. Refused for a server on another machine without TLS.
+            credentials: A file with the bearer token alone, in place of ``token``. It is read before each connection
+                and call, so that others can replace it before it expires. Default: the variable
+                ``FENCEPOST_CREDENTIALS``.
             retry_for: For how many seconds a call is repeated while no server answers it, in addition to the time that
                 it waits for a lock: 0 to 86,400.
 
@@ -61,7 +65,7 @@ class Client:
             OSError: a file of TLS cannot be read.
             Refused: gevent or eventlet has patched the threads of this process, and calls would hang.
         """
-        self._options = options.check(servers, holder, tls, token, retry_for)
+        self._options = options.check(servers, holder, tls, token, credentials, retry_for)
         self._driver = Driver(self._options)
         self._calls = Calls(self._options)
         weakref.finalize(self, self._driver.drop_client).atexit = False
@@ -84,8 +88,12 @@ class Client:
         semaphore: int | None = None,
         permits: int | None = None,
         permit_limit_version: int | None = None,
+        owner: str | None = None,
+        max_waiters: int | None = None,
+        tell_when_wanted: bool = False,
         on_lost: Callable[[Loss], None] | None = None,
         on_at_risk: Callable[[], None] | None = None,
+        on_wanted: Callable[[LockMode], None] | None = None,
     ) -> AsyncGenerator[Lock, None]:
         """Acquires the lock for an ``async with`` statement, and releases it at the end.
 
@@ -108,8 +116,12 @@ class Client:
             semaphore=semaphore,
             permits=permits,
             permit_limit_version=permit_limit_version,
+            owner=owner,
+            max_waiters=max_waiters,
+            tell_when_wanted=tell_when_wanted,
             on_lost=on_lost,
             on_at_risk=on_at_risk,
+            on_wanted=on_wanted,
         ) as lock:
             yield lock
 
@@ -130,8 +142,12 @@ class Client:
         semaphore: int | None = None,
         permits: int | None = None,
         permit_limit_version: int | None = None,
+        owner: str | None = None,
+        max_waiters: int | None = None,
+        tell_when_wanted: bool = False,
         on_lost: Callable[[Loss], None] | None = None,
         on_at_risk: Callable[[], None] | None = None,
+        on_wanted: Callable[[LockMode], None] | None = None,
     ) -> Lock:
         """Acquires a lock. Release it with :meth:`Lock.release`.
 
@@ -174,11 +190,20 @@ class Client:
             permit_limit_version: The version of the limit. Raise it with each change of the limit: the highest version
                 that a request has named is in force for as long as the semaphore is held or waited for, and a request
                 with another limit of the same version is :class:`Refused` (``PERMIT_LIMIT_MISMATCH``). Default: 0.
+            owner: A label of what acquires locks one after another, and waits for one while it holds others: a worker,
+                a job, a transaction. Requests with one owner that wait for each other are a deadlock, which
+                ``fencepost deadlocks`` finds. At most 128 bytes. All servers have to know it and the next two options.
+            max_waiters: :class:`fencepost.Contended` at once, in place of a place in the queue, if so many requests
+                wait already: for work that need not be done twice, such as a build that the next one replaces.
+            tell_when_wanted: Tells the lock when somebody waits whom it excludes, for holders that keep a lock while
+                nobody else wants it: see :meth:`Lock.wanted`.
             on_lost: Called once if the lock is lost, by the event loop.
             on_at_risk: Called when renewals begin to fail, by the event loop. The lock is still held.
+            on_wanted: Called with the mode that somebody waits for, by the event loop, if ``tell_when_wanted`` is
+                set: at most once for each session that keeps the lock.
 
         Raises:
-            Contended: the lock is not free, and ``wait`` is 0.
+            Contended: the lock is not free, and ``wait`` is 0, or ``max_waiters`` wait already.
             TimedOut: the lock was not free within ``wait``.
             OutcomeUnknown: the lock may have been granted; it is being withdrawn in the background.
             Unavailable: nothing was done, try later: no server could be reached, or each one that answered said so.
@@ -189,17 +214,18 @@ class Client:
         label = self._options.holder if holder is None else holder
         convert.callback(on_lost, "on_lost")
         convert.callback(on_at_risk, "on_at_risk")
-        bounds, version = (max_hold, min_hold, lock_delay), permit_limit_version
-        request = requests.acquire(
-            name, ttl, wait, label, metadata, request_id, min_token, *bounds, shared, semaphore, permits, version
-        )
-        return await self._acquire(request, on_lost, on_at_risk)
+        convert.on_wanted(on_wanted, tell_when_wanted)
+        bounds, modes = (max_hold, min_hold, lock_delay), (shared, semaphore, permits, permit_limit_version)
+        options = (*bounds, *modes, owner, max_waiters, tell_when_wanted)
+        request = requests.acquire(name, ttl, wait, label, metadata, request_id, min_token, *options)
+        return await self._acquire(request, on_lost, on_at_risk, on_wanted)
 
     async def _acquire(
         self,
         request: pb.AcquireRequest,
         on_lost: Callable[[Loss], None] | None = None,
         on_at_risk: Callable[[], None] | None = None,
+        on_wanted: Callable[[LockMode], None] | None = None,
         campaign: Campaign | None = None,
     ) -> Lock:
         acquired = await self._driver.acquire(request, campaign=campaign)
@@ -207,7 +233,8 @@ class Client:
             assert acquired.error is not None
             raise acquired.error
         end = acquired.previous_end
-        return Lock(self, self._driver, acquired.lease, request.holder, end, on_lost, on_at_risk)
+        lease, holder, told = acquired.lease, request.holder, request.tell_when_wanted
+        return Lock(self, self._driver, lease, holder, end, on_lost, on_at_risk, tells_wanted=told, on_wanted=on_wanted)
 
     async def try_acquire(
         self,
@@ -223,8 +250,11 @@ class Client:
         semaphore: int | None = None,
         permits: int | None = None,
         permit_limit_version: int | None = None,
+        owner: str | None = None,
+        tell_when_wanted: bool = False,
         on_lost: Callable[[Loss], None] | None = None,
         on_at_risk: Callable[[], None] | None = None,
+        on_wanted: Callable[[LockMode], None] | None = None,
     ) -> Lock | None:
         """Acquires a lock if it is free; returns None if it is not. Arguments and errors: see :meth:`acquire`."""
         try:
@@ -240,8 +270,11 @@ class Client:
                 semaphore=semaphore,
                 permits=permits,
                 permit_limit_version=permit_limit_version,
+                owner=owner,
+                tell_when_wanted=tell_when_wanted,
                 on_lost=on_lost,
                 on_at_risk=on_at_risk,
+                on_wanted=on_wanted,
             )
         except Contended:
             return None
@@ -257,6 +290,8 @@ class Client:
         max_hold: float | timedelta | None = None,
         min_hold: float | timedelta | None = None,
         lock_delay: float | timedelta | None = None,
+        owner: str | None = None,
+        tell_when_wanted: bool = False,
     ) -> ResultT:
         """Runs a body as the leader: of all callers with this name, one at a time.
 
@@ -283,6 +318,8 @@ class Client:
             max_hold: The longest term, after which the lock is lost and others are elected; see :meth:`acquire`.
             min_hold: How long nobody else is elected after an election; see :meth:`acquire`.
             lock_delay: How long nobody is elected after a leader that did not resign; see :meth:`acquire`.
+            owner: A label of what acquires several locks; see :meth:`acquire`.
+            tell_when_wanted: Tells the lock when others want to lead; see :meth:`acquire`.
 
         Raises:
             Refused: the server refused the request, and would refuse the next one.
@@ -292,118 +329,15 @@ class Client:
         convert.body(body)
         label = self._options.holder if holder is None else holder
         campaign = Campaign(convert.text(name, "name"), self._driver)
-        bounds = (max_hold, min_hold, lock_delay)
+        bounds, told = (max_hold, min_hold, lock_delay), tell_when_wanted
 
         async def acquire() -> Lock:
-            request = requests.acquire(name, ttl, campaign.wait, label, metadata, None, 0, *bounds)
+            request = requests.acquire(
+                name, ttl, campaign.wait, label, metadata, None, 0, *bounds, owner=owner, tell_when_wanted=told
+            )
             return await self._acquire(request, campaign=campaign)
 
         return await lead(acquire, campaign, body)
-
-    async def acquire_all(
-        self,
-        names: Iterable[str],
-        *,
-        ttl: float | timedelta | None = None,
-        wait: float | timedelta = 0,
-        holder: str | None = None,
-        metadata: Mapping[str, str] | None = None,
-        max_hold: float | timedelta | None = None,
-        min_hold: float | timedelta | None = None,
-        lock_delay: float | timedelta | None = None,
-        on_lost: Callable[[LockLost], None] | None = None,
-    ) -> LockSet:
-        """Acquires several locks together: all of them, or none.
-
-        The locks are acquired one after another, in the order of the bytes of their names, in which all clients acquire
-        them: so no two calls wait for each other in a circle. It is not one step: others see that some are held, and
-        those are held while later ones are waited for. :meth:`try_all` does not do that.
-
-        Fails, and gives back what it has, when one is not acquired, and when one is lost while later ones are waited
-        for. Cancelled, it gives back what it has in the background.
-
-        Args:
-            names: 1 to 64 names of locks; one that is given twice counts once.
-            ttl: How long each lease lasts without a renewal; see :meth:`acquire`.
-            wait: How long to wait for all of them in sum, in seconds: 0 (do not wait) to 1 h.
-            holder: The label for these locks, in place of the client's.
-            metadata: Shown with the holder of each lock: at most 4 KiB.
-            max_hold: The longest time to hold each lock from its grant; see :meth:`acquire`. The set is lost with the
-                first lock for which it is over.
-            min_hold: How long each lock stays unavailable after its grant; see :meth:`acquire`. So do those that are
-                given back because another one was not acquired.
-            lock_delay: How long each lock stays unavailable if it is not released; see :meth:`acquire`.
-            on_lost: Called once, when the first lock of the set is lost, by the event loop.
-
-        Raises:
-            NotAllAcquired: the error names the lock and what was given back; its cause is what :meth:`acquire` raises.
-            ClientClosed: the client was closed, or this process was forked after it was made.
-        """
-        collector = self._together(names, ttl, wait, holder, metadata, max_hold, min_hold, lock_delay, on_lost)
-        return await collector.acquire()
-
-    async def try_all(
-        self,
-        names: Iterable[str],
-        *,
-        ttl: float | timedelta | None = None,
-        wait: float | timedelta = 0,
-        holder: str | None = None,
-        metadata: Mapping[str, str] | None = None,
-        max_hold: float | timedelta | None = None,
-        min_hold: float | timedelta | None = None,
-        lock_delay: float | timedelta | None = None,
-        on_lost: Callable[[LockLost], None] | None = None,
-    ) -> LockSet | None:
-        """Acquires several locks together when all of them are free at the same moment; returns None if they were not
-        within ``wait``.
-
-        It never waits for one lock while it holds another: it tries to acquire all, and if one is not free it gives
-        back what it has and tries again after a random pause of up to a second. So it holds up nobody, and it may come
-        too late again and again if the locks are rarely free. With ``min_hold``, what a try gives back is unavailable
-        to the next ones as well. Arguments and errors: see :meth:`acquire_all`.
-        """
-        collector = self._together(names, ttl, wait, holder, metadata, max_hold, min_hold, lock_delay, on_lost)
-        return await collector.acquire_by_tries()
-
-    def _together(
-        self,
-        names: Iterable[str],
-        ttl: float | timedelta | None,
-        wait: float | timedelta,
-        holder: str | None,
-        metadata: Mapping[str, str] | None,
-        max_hold: float | timedelta | None,
-        min_hold: float | timedelta | None,
-        lock_delay: float | timedelta | None,
-        on_lost: Callable[[LockLost], None] | None,
-    ) -> Collector:
-        label = self._options.holder if holder is None else holder
-        convert.callback(on_lost, "on_lost")
-        asked = Asked(names, ttl, wait, label, metadata, max_hold, min_hold, lock_delay, now())
-        return Collector(self, self._driver, asked, label, on_lost)
-
-    async def get(self, name: str) -> LockInfo:
-        """Returns the state of a lock: its holders, the time left, the number of waiters."""
-        self._driver.check_use()
-        return await self._calls.get(name)
-
-    def list(self, prefix: str = "") -> AsyncIterator[LockInfo]:
-        """Iterates over the locks that are held or waited for, in no particular order."""
-        self._driver.check_use()
-        return self._calls.list(prefix)
-
-    def watch(self, prefix: str = "") -> Watch:
-        """Reports events of the locks whose names begin with ``prefix``, from the return of this call on."""
-        self._driver.check_use()
-        return Watch(self._calls, prefix)
-
-    async def check_token(self, name: str, token: int) -> TokenCheck:
-        """Checks whether a token is that of a current lease. For stores that cannot keep the highest token themselves;
-        the answer may be out of date when it arrives.
-        """
-        self._driver.check_use()
-        return await self._calls.check_token(name, token)
 
     async def close(self, timeout: float = 5.0) -> None:
         """Ends all waits with :class:`ClientClosed`, releases all locks, and closes the connections. Waits at most

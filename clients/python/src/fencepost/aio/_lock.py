@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
 
+from fencepost._core import convert
 from fencepost._core.clock import now
 from fencepost._core.events import write
 from fencepost._core.lease import Lease
-from fencepost._core.outcome import lost_at_exit, lost_error, settled
+from fencepost._core.outcome import ended_error, lost_at_exit, lost_error, settled
 from fencepost.aio._body import Body
 from fencepost.aio._tasks import Driver
 from fencepost.errors import FencepostError, LockLost
-from fencepost.types import LeaseEnd, Loss, Released
+from fencepost.types import LeaseEnd, LockMode, Loss, Released
 
 
 class Lock:
@@ -38,17 +39,19 @@ class Lock:
         on_lost: Callable[[Loss], None] | None,
         on_at_risk: Callable[[], None] | None,
         on_end: Callable[[Lease], None] | None = None,
+        tells_wanted: bool = False,
+        on_wanted: Callable[[LockMode], None] | None = None,
     ) -> None:
         # "on_end" is for the set that the lock belongs to. It is called at any end, by the engine.
         self._client = client  # a client lives as long as its locks
         self._driver = driver
         self._lease = lease
-        self._body = _Body(lease, on_end)
+        self._body = _Body(lease, on_end, tells_wanted)
         self.holder = holder
         """The label that others see."""
         self.previous_end = previous_end
         """How the previous lease of the lock ended. Unless it was released, check for unfinished work of its holder."""
-        self._body.watch(on_lost, on_at_risk)
+        self._body.watch(on_lost, on_at_risk, on_wanted)
 
     @property
     def name(self) -> str:
@@ -57,8 +60,15 @@ class Lock:
 
     @property
     def token(self) -> int:
-        """The fencing token: higher than those of all earlier grants of the lock."""
+        """The fencing token: higher than those of all earlier grants of the lock. :meth:`try_upgrade` changes it, so
+        read it for each write.
+        """
         return self._lease.token
+
+    @property
+    def mode(self) -> LockMode:
+        """Which others it excludes: that of the acquire, or of the last conversion."""
+        return self._lease.mode
 
     @property
     def grant_id(self) -> str:
@@ -78,6 +88,13 @@ class Lock:
         return self._lease.slot
 
     @property
+    def wanted_mode(self) -> LockMode | None:
+        """The mode that is waited for, as a server has told last; None if none has. For a lock that was acquired with
+        ``tell_when_wanted``. A hint: servers may tell it late, or not at all.
+        """
+        return self._lease.wanted
+
+    @property
     def loss(self) -> Loss | None:
         """How the lock was lost; None if it was not."""
         self._driver.check(self._lease)
@@ -95,16 +112,79 @@ class Lock:
         """Raises :class:`fencepost.LockLost` if the lock is lost. Call it before each step of the work.
 
         After a release it raises :class:`FencepostError`."""
-        loss = self.loss
-        if loss is not None:
-            raise lost_error(self._lease, loss)
-        if self._lease.released:
-            raise FencepostError(f"{self.name} is released: the lock is not held any more")
+        if self.loss is not None or self._lease.released:
+            raise ended_error(self._lease)
 
     async def lost(self) -> Loss | None:
         """Waits until the lock is lost or released. Returns how it was lost, or None."""
         await self._body.ended.wait()
         return self.loss
+
+    async def wanted(self) -> LockMode | None:
+        """Waits until somebody waits whom the lock excludes, or the lock is lost or released. Returns
+        :attr:`wanted_mode`.
+        """
+        await self._body.stirred.wait()
+        return self.wanted_mode
+
+    async def downgrade(self) -> None:
+        """Lets others share the lock from now on: it is held without a moment in between, and keeps its token. Readers
+        that are next in the queue get the lock at once, and a writer that waits comes after them. Stop writing before:
+        readers may come in although no answer arrives. A lock that is shared already stays so.
+
+        Raises:
+            LockLost: the lock is lost.
+            Refused: nothing was done. ``NOT_CONVERTIBLE``: it is held as a semaphore, or with ``min_hold`` or
+                ``lock_delay``.
+            OutcomeUnknown: no server has confirmed it within ``retry_for``. Call it again: a repeat does no harm.
+            Unavailable: nothing was done, try later.
+        """
+        await self._convert(LockMode.SHARED)
+
+    async def try_upgrade(self) -> bool:
+        """Makes a shared lock exclusive, if nobody else shares it or is offered it. Returns whether it is exclusive;
+        if not, it is still shared. It never waits: of two readers that both want this, one has to release. A lock that
+        is exclusive already stays so.
+
+        The lock has a new, higher :attr:`token` then. Cancelled, it goes on in the background.
+
+        Raises:
+            LockLost: the lock is lost.
+            Refused: nothing was done. ``NOT_CONVERTIBLE``: it is held as a semaphore.
+            OutcomeUnknown: no server has confirmed it within ``retry_for``. It may have taken effect, and then the lock
+                has a token that this process does not know: call it again, which returns true then and corrects it.
+            Unavailable: nothing was done, try later.
+        """
+        return await self._convert(LockMode.EXCLUSIVE)
+
+    async def _convert(self, mode: LockMode) -> bool:
+        self._driver.check_use()
+        self.check()
+        done = await self._driver.convert(self._lease, mode)
+        if done.error is not None:
+            raise done.error
+        return done.converted
+
+    async def describe(self, metadata: Mapping[str, str], holder: str | None = None) -> int:
+        """Replaces what others see of the lock: all of its metadata, and its label if one is given. So the leader of an
+        election tells its address, and a job its progress. Returns the number of the description, which others see as
+        :attr:`Holder.description`.
+
+        Raises:
+            LockLost: the lock is lost.
+            Refused: nothing was done; its fields say why.
+            OutcomeUnknown: no server has confirmed it within ``retry_for``. Others may see it.
+            Unavailable: nothing was done, try later.
+            FencepostError: another process that has the same lease, by its ``request_id``, described it meanwhile.
+        """
+        said, label = convert.metadata(metadata), None if holder is None else convert.text(holder, "holder")
+        self._driver.check_use()
+        self.check()
+        done = await self._driver.describe(self._lease, said, label)
+        if done.error is not None:
+            raise done.error
+        self.holder = self.holder if label is None else label
+        return done.number
 
     async def release(self) -> Released:
         """Releases the lock. Stop the work that it protects first: from now on others may get it.
@@ -172,14 +252,26 @@ class _Body(Body):
     The lease refers to it, and not to the lock, so that a lock that is forgotten is collected.
     """
 
-    def __init__(self, lease: Lease, on_end: Callable[[Lease], None] | None) -> None:
+    def __init__(self, lease: Lease, on_end: Callable[[Lease], None] | None, tells_wanted: bool) -> None:
         super().__init__()
         self._lease = lease
         self._on_end = on_end
+        # One is enough for a lock that is never told: a client may hold many thousands.
+        self.stirred = asyncio.Event() if tells_wanted else self.ended
+        """Set when somebody waits for the lock, and when it ends."""
 
-    def watch(self, on_lost: Callable[[Loss], None] | None, on_at_risk: Callable[[], None] | None) -> None:
+    def watch(
+        self,
+        on_lost: Callable[[Loss], None] | None,
+        on_at_risk: Callable[[], None] | None,
+        on_wanted: Callable[[LockMode], None] | None,
+    ) -> None:
         """Runs code of the user in turns of its own; the event loop reports its errors."""
         self._lease.on_end = lambda: self._end(on_lost)
+        if self.stirred is not self.ended:
+            self._lease.on_wanted = lambda: self._wanted(on_wanted)
+        if self._lease.wanted is not None:
+            self._wanted(on_wanted)
         if on_at_risk is not None:
             self._lease.on_at_risk = lambda: self._call_soon(on_at_risk)
         if self._lease.is_over:
@@ -187,6 +279,7 @@ class _Body(Body):
 
     def _end(self, on_lost: Callable[[Loss], None] | None) -> None:
         self.ended.set()
+        self.stirred.set()
         if self._on_end is not None:
             self._on_end(self._lease)
         loss = self._lease.lost
@@ -195,3 +288,9 @@ class _Body(Body):
         self.cancel_soon(self._lease.name)
         if on_lost is not None:
             self._call_soon(partial(on_lost, loss))
+
+    def _wanted(self, on_wanted: Callable[[LockMode], None] | None) -> None:
+        self.stirred.set()
+        mode = self._lease.wanted
+        if mode is not None and on_wanted is not None:
+            self._call_soon(partial(on_wanted, mode))

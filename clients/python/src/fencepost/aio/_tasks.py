@@ -16,12 +16,12 @@ import grpc
 import grpc.aio
 
 from fencepost._channel import (
-    ACQUIRE,
     FORKED,
     SESSION,
     Metadata,
     channel_options,
     credentials,
+    method_of,
     rpc_failure,
     session_failure,
     store_id,
@@ -34,11 +34,12 @@ from fencepost._core.clock import now
 from fencepost._core.engine import Engine
 from fencepost._core.lease import Lease
 from fencepost._core.options import Options
-from fencepost._core.port import Call
+from fencepost._core.port import Answer, Call
 from fencepost._core.release import Release
 from fencepost._core.session import Session
 from fencepost._greenlets import check_asyncio
 from fencepost._probe import Looks
+from fencepost.aio._changes import Changes
 from fencepost.errors import ClientClosed, FencepostError, Refused
 from fencepost.v1 import lock_pb2 as pb
 
@@ -48,7 +49,7 @@ _SLEEP_MAX = 1.0
 ResultT = TypeVar("ResultT")
 
 
-class Driver:
+class Driver(Changes):
     """Runs the engine of one client, in the event loop that first uses it."""
 
     def __init__(self, options: Options) -> None:
@@ -257,9 +258,10 @@ class Driver:
             metadata = await bearer(self.options, timing.TOKEN_TIMEOUT)
             stream = self._streams.get(call.session)
             if stream is None or stream.channel is None:
-                result: pb.AcquireResponse | failure.Failure = failure.unsent("the session has ended")
+                result: Answer | failure.Failure = failure.unsent("the session has ended")
             else:
-                start = stream.channel.unary_unary(ACQUIRE.path, ACQUIRE.serialize, ACQUIRE.deserialize)
+                method = method_of(call.request)
+                start = stream.channel.unary_unary(method.path, method.serialize, method.deserialize)
                 sent = now()
                 result = await start(call.request, timeout=call.timeout, metadata=metadata)
         except (grpc.aio.AioRpcError, Refused) as error:

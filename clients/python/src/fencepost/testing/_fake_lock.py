@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +12,7 @@ from fencepost._core.lease import Lease
 from fencepost._core.validity import Reading
 from fencepost._facts import DEFAULT_TTL_MS
 from fencepost._lock import Lock
-from fencepost.types import LeaseEnd, Loss, LossReason, Released
+from fencepost.types import LeaseEnd, LockMode, Loss, LossReason, Released
 from fencepost.v1 import lock_pb2 as pb
 
 _TTL = DEFAULT_TTL_MS / 1000
@@ -39,10 +39,23 @@ class _Driver:
     def check(self, lease: Lease) -> bool:
         return not lease.is_over
 
-    def watch(self, lease: Lease, on_end: Callable[[], None], _on_at_risk: object) -> None:
-        lease.on_end = on_end
+    def watch(
+        self, lease: Lease, on_end: Callable[[], None], _on_at_risk: object, on_wanted: Callable[[], None] | None
+    ) -> None:
+        lease.on_end, lease.on_wanted = on_end, on_wanted
 
     def give_up(self, lease: Lease) -> None: ...
+
+    def convert(self, lease: Lease, mode: LockMode) -> Any:
+        """Nobody else shares the lock, so an upgrade always succeeds."""
+        lease.token += lease.mode is not mode and mode is LockMode.EXCLUSIVE
+        lease.mode = mode
+        return SimpleNamespace(error=None, converted=True)
+
+    def describe(self, lease: Lease, _metadata: Mapping[str, str], _holder: str | None) -> Any:
+        """Nobody else sees it."""
+        lease.description = (lease.description or 0) + 1
+        return SimpleNamespace(error=None, number=lease.description)
 
     def release(self, lease: Lease) -> Any:
         lease.release()
@@ -50,6 +63,12 @@ class _Driver:
 
 
 class _AsyncDriver(_Driver):
+    async def convert(self, lease: Lease, mode: LockMode) -> Any:
+        return super().convert(lease, mode)
+
+    async def describe(self, lease: Lease, metadata: Mapping[str, str], holder: str | None) -> Any:
+        return super().describe(lease, metadata, holder)
+
     async def release(self, lease: Lease) -> Any:
         return super().release(lease)
 
@@ -68,6 +87,10 @@ class _Fake:
         """Ends the lease, as a server does. Nothing happens if the lock is lost or released already."""
         self._lease.lose(Loss(reason, successor_token))
 
+    def want(self, mode: LockMode = LockMode.EXCLUSIVE) -> None:
+        """Tells the lock that somebody waits for it, as a server does of one with ``tell_when_wanted``."""
+        self._lease.want(mode)
+
     def __del__(self) -> None:
         """A test need not release its lock, so nothing warns of that."""
 
@@ -75,9 +98,10 @@ class _Fake:
 class FakeLock(_Fake, Lock):
     """A :class:`fencepost.Lock` that a test makes, loses with :meth:`lose`, and finds :attr:`released`.
 
-    It is held until then: ``remaining()`` is always the whole ``ttl``. It is one lock, without a server that would
-    grant it to somebody else, so it has no ``max_hold``, ``min_hold``, ``lock_delay``, ``shared`` and ``semaphore``:
-    test these with :class:`Server`.
+    It is held until then: ``remaining()`` is always the whole ``ttl``. It is one exclusive lock, without a server that
+    would grant it to somebody else, so it has no ``max_hold``, ``min_hold``, ``lock_delay``, ``shared`` and
+    ``semaphore``: test these with :class:`Server`. ``downgrade()`` makes it shared, and ``try_upgrade()`` exclusive
+    again, with the next token.
     """
 
     def __init__(
@@ -91,7 +115,9 @@ class FakeLock(_Fake, Lock):
         previous_end: LeaseEnd = LeaseEnd.UNSPECIFIED,
     ) -> None:
         driver: Any = _Driver()
-        super().__init__(None, driver, _Lease(name, token, grant_id, ttl), holder, previous_end, None, None)
+        super().__init__(
+            None, driver, _Lease(name, token, grant_id, ttl), holder, previous_end, None, None, tells_wanted=True
+        )
 
 
 class AsyncFakeLock(_Fake, aio.Lock):
@@ -108,4 +134,6 @@ class AsyncFakeLock(_Fake, aio.Lock):
         previous_end: LeaseEnd = LeaseEnd.UNSPECIFIED,
     ) -> None:
         driver: Any = _AsyncDriver()
-        super().__init__(None, driver, _Lease(name, token, grant_id, ttl), holder, previous_end, None, None)
+        super().__init__(
+            None, driver, _Lease(name, token, grant_id, ttl), holder, previous_end, None, None, tells_wanted=True
+        )

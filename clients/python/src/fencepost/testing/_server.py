@@ -99,8 +99,9 @@ class Server:
         _faults.lose(self._faults, name)
 
     def drop_reply(self) -> None:
-        """Loses a reply: the next acquire, release or renewal that succeeds takes effect, but in place of its reply all
-        connections of the server end. Clients connect and ask again. Two calls lose two replies.
+        """Loses a reply: the next acquire, release, renewal, conversion or description that succeeds takes effect, but
+        in place of its reply all connections of the server end. Clients connect and ask again. Two calls lose two
+        replies.
 
         Raises:
             TimeoutError: the server is paused.
