@@ -9,14 +9,13 @@
  * that it was granted is over before the answer arrived. It holds nothing, so a wait that has time left continues as a
  * request with a new id, unless the caller chose the id.
  */
-import { Code } from "@connectrpc/connect";
 import { cancelled, mayBeApplied, withdraw } from "./cleanup.js";
 import { now } from "./clock.js";
 import type { Core } from "./core.js";
 import { Contended, LockLost, TimedOut } from "./errors.js";
 import { Failure } from "./failure.js";
 import { type AcquireResponse, AcquireResponse_Outcome as Outcome } from "./gen/fencepost/v1/lock_pb.js";
-import { delayFrom, holderFrom, type LockDelay, type LockHolder } from "./info.js";
+import { delayFrom, holderFrom, type LockDelay, type LockHolder, type Semaphore, semaphoreFrom } from "./info.js";
 import type { Lease } from "./lease.js";
 import type { Answered } from "./operation.js";
 import { release } from "./releasing.js";
@@ -38,6 +37,8 @@ export class Acquiring {
   readonly #until: number;
   /** Transmissions with the current request id. */
   #transmissions = 0;
+  /** Whether the last one was to wait. */
+  #waits = false;
   /** Whether the session had no room for another lease. */
   #isFull = false;
 
@@ -86,6 +87,7 @@ export class Acquiring {
     const stop = this.#stop.signal;
     stop.throwIfAborted();
     const wait = Math.max(this.#waitUntil - now(), 0);
+    this.#waits = wait > 0;
     this.#transmissions += 1;
     const value = transmission(this.#request, this.#transmissions, wait);
     const unsent = Math.max(this.#until - now(), 0);
@@ -122,26 +124,27 @@ export class Acquiring {
 
   /** `undefined` if the request was granted and is over, and a new one may follow. */
   async #decide({ answer, lease }: Answered): Promise<Lease | undefined> {
-    if (answer.case !== "acquire") throw malformed();
+    if (answer.case !== "acquire") throw Failure.malformed().toError();
     const response = answer.value;
-    const { wait } = this.#request;
     switch (response.outcome) {
       case Outcome.ACQUIRED:
-        if (lease === undefined) throw malformed();
+        if (lease === undefined) throw Failure.malformed().toError();
         return this.#accept(lease);
       case Outcome.TIMED_OUT:
         throw timedOut(this.#request, response);
       case Outcome.CONTENDED:
-        // With a wait, this answers a repeat that arrived when the wait was over.
-        if (wait > 0) throw timedOut(this.#request, response);
+        // Without a wait of its own, this answers a repeat that was sent when the wait was over.
+        if (this.#request.wait > 0 && !this.#waits) throw timedOut(this.#request, response);
         throw new Contended(this.#request.message.lockName, ...stateFrom(response));
       default:
-        throw malformed();
+        throw Failure.malformed().toError();
     }
   }
 
   /** A grant that arrived late is renewed before it is used; one that is over is released. */
   async #accept(lease: Lease): Promise<Lease | undefined> {
+    // Another process may have acquired it with this id, and described it.
+    if (!this.#request.choseId) lease.description = undefined;
     this.#core.keeper.add(lease);
     if (lease.loss(now()) === undefined && lease.isLate(now())) {
       await renew(this.#core.keeper, lease, this.#stop.signal);
@@ -162,14 +165,9 @@ function timedOut({ message }: Request, response: AcquireResponse): TimedOut {
   return new TimedOut(message.lockName, ...stateFrom(response));
 }
 
-/** Why the lock was not granted. */
-function stateFrom(response: AcquireResponse): [holders: LockHolder[], waiters: number, delay?: LockDelay] {
-  const [holders, delay] = [response.holders.map(holderFrom), delayFrom(response.delay)];
-  return delay === undefined ? [holders, response.waiters] : [holders, response.waiters, delay];
-}
+type State = [holders: LockHolder[], waiters: number, delay: LockDelay | undefined, semaphore: Semaphore | undefined];
 
-function malformed(): Error {
-  return new Failure(Code.Internal, "the server's answer is malformed, or from a newer version", true, {
-    reason: "MALFORMED",
-  }).toError();
+/** Why the lock was not granted. */
+function stateFrom({ holders, waiters, delay, semaphore }: AcquireResponse): State {
+  return [holders.map(holderFrom), waiters, delayFrom(delay), semaphoreFrom(semaphore)];
 }

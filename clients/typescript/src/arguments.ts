@@ -38,6 +38,14 @@ export function checkObject(what: string, value: unknown): asserts value is obje
   if (typeof value !== "object" || value === null) throw mistake(what, "an object", value, "");
 }
 
+export function checkMetadata(metadata: unknown): asserts metadata is Readonly<Record<string, string>> {
+  checkObject("metadata", metadata);
+  for (const [key, value] of Object.entries(metadata)) {
+    checkText("a key of metadata", key);
+    checkText(`metadata[${JSON.stringify(key)}]`, value);
+  }
+}
+
 /** For functions that may be left out. */
 export function checkFunction(what: string, value: unknown): void {
   if (value !== undefined && typeof value !== "function") throw mistake(what, "a function", value, "");

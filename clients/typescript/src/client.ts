@@ -6,22 +6,32 @@ import { Acquiring } from "./acquiring.js";
 import { addresses } from "./address.js";
 import { checkObject, checkText, checkWhole, mistake } from "./arguments.js";
 import { type Body, type SetBody, under } from "./body.js";
-import { call, list, watch } from "./calls.js";
+import { call, list, waiters } from "./calls.js";
 import { now } from "./clock.js";
 import { Core } from "./core.js";
+import { tokenSource } from "./credentials.js";
 import { Election } from "./election.js";
 import { ClientClosed, Contended, type LockLost } from "./errors.js";
 import { HOLDER_BYTES_MAX, RETRY_FOR_MS, TOKEN_MAX } from "./facts.js";
 import { LockInfoSchema } from "./gen/fencepost/v1/lock_pb.js";
 import { HeldLock } from "./held.js";
-import { infoFrom, type LockInfo, type TokenStatus, tokenStatusFrom, type WatchEvent } from "./info.js";
+import { infoFrom, type LockInfo, type LockWaiter } from "./info.js";
+import { type TokenStatus, tokenStatusFrom, type WatchEvent } from "./info.js";
 import type { Lock } from "./lock.js";
 import type { LockSet } from "./lock-set.js";
 import { Log, type Logger } from "./log.js";
 import { release } from "./releasing.js";
-import { type AcquireAllOptions, type AcquireOptions, type LeadOptions, common, request } from "./request.js";
+import {
+  type AcquireAllOptions,
+  type AcquireOptions,
+  common,
+  type LeadOptions,
+  type LockInSet,
+  request,
+} from "./request.js";
 import { checkToken, Tls, type TlsOptions, Tokens, type TokenSource } from "./security.js";
 import { Servers } from "./servers.js";
+import { observe, watch } from "./streams.js";
 import { Together } from "./together.js";
 import { traced } from "./traced.js";
 
@@ -39,6 +49,11 @@ export interface ClientOptions {
   readonly tls?: TlsOptions;
   /** A bearer token, or a function that is asked for one before each call. Never sent in plain text over a network. */
   readonly token?: TokenSource;
+  /**
+   * The file with a bearer token alone, in place of `token`. It is read again when it has changed. Default: the
+   * environment variable `FENCEPOST_CREDENTIALS`, unless there is a `token`.
+   */
+  readonly credentials?: string;
   /** How long a call is repeated while no server answers it, beyond its wait, in milliseconds: 10,000 by default. */
   readonly timeout?: number;
   /**
@@ -74,7 +89,8 @@ export class Client implements AsyncDisposable {
   /** @throws TypeError or RangeError for options that cannot work, and the error of a file that cannot be read. */
   constructor(options: ClientOptions = {}) {
     checkObject("options", options);
-    const { token, timeout = RETRY_FOR_MS } = options;
+    const { timeout = RETRY_FOR_MS } = options;
+    const token = tokenSource(options.token, options.credentials);
     const servers = addresses(options.servers);
     for (const address of servers) checkToken(address, token);
     if (!Number.isFinite(timeout) || timeout <= 0) {
@@ -128,7 +144,7 @@ export class Client implements AsyncDisposable {
   }
 
   /** Acquires a lock, or resolves with `null` if it is not free. @throws the other errors of {@link lock} */
-  async tryLock(name: string, options: Omit<AcquireOptions, "wait" | "onWaiting"> = {}): Promise<Lock | null> {
+  async tryLock(name: string, options: Omit<AcquireOptions, WaitOptions> = {}): Promise<Lock | null> {
     try {
       return await this.lock(name, options);
     } catch (error) {
@@ -192,11 +208,12 @@ export class Client implements AsyncDisposable {
    * It fails, and gives back what it has, when one is not acquired, when one is lost while later ones are waited for,
    * and when `options.signal` aborts.
    *
-   * @param names 1 to 64 names; one that is given twice counts once
+   * @param names 1 to 64 names, as in `["a", { name: "b", shared: true }]`. One that is given twice counts once, and is
+   * a `TypeError` if it is to be both shared and not
    * @throws NotAllAcquired with the name of the lock, what was given back, and an error of {@link lock} as its `cause`
    * @throws ClientClosed if the client is closed, and the reason of `options.signal` when that aborts
    */
-  lockAll(names: Iterable<string>, options: AcquireAllOptions = {}): Promise<LockSet> {
+  lockAll(names: Iterable<string | LockInSet>, options: AcquireAllOptions = {}): Promise<LockSet> {
     return traced(async () => this.#together(names, options).all());
   }
 
@@ -206,7 +223,7 @@ export class Client implements AsyncDisposable {
    * not free it gives back what it has and tries again after a random pause of up to a second. So it holds up nobody,
    * and it may come too late again and again if the locks are rarely free. @throws the other errors of {@link lockAll}
    */
-  tryAll(names: Iterable<string>, options: AcquireAllOptions = {}): Promise<LockSet | null> {
+  tryAll(names: Iterable<string | LockInSet>, options: AcquireAllOptions = {}): Promise<LockSet | null> {
     return traced(async () => this.#together(names, options).tries());
   }
 
@@ -218,10 +235,10 @@ export class Client implements AsyncDisposable {
    * @throws LockLost if a lock was lost while the body ran, whatever the body's outcome; an error of the body is its
    * `cause`. The other errors of {@link lockAll}, before the body runs; and the errors of the body.
    */
-  usingAll<T>(names: Iterable<string>, body: SetBody<T>): Promise<T>;
-  usingAll<T>(names: Iterable<string>, options: AcquireAllOptions, body: SetBody<T>): Promise<T>;
+  usingAll<T>(names: Iterable<string | LockInSet>, body: SetBody<T>): Promise<T>;
+  usingAll<T>(names: Iterable<string | LockInSet>, options: AcquireAllOptions, body: SetBody<T>): Promise<T>;
   async usingAll<T>(
-    names: Iterable<string>,
+    names: Iterable<string | LockInSet>,
     ...rest: [SetBody<T>] | [AcquireAllOptions, SetBody<T>]
   ): Promise<T> {
     const [options, body] = rest.length === 1 ? [{}, rest[0]] : rest;
@@ -229,7 +246,7 @@ export class Client implements AsyncDisposable {
     return under(await this.lockAll(names, options), options.signal, body);
   }
 
-  #together(names: Iterable<string>, options: AcquireAllOptions): Together {
+  #together(names: Iterable<string | LockInSet>, options: AcquireAllOptions): Together {
     checkObject("options", options);
     const { wait } = options;
     const known = { ...common(options), ...(wait !== undefined && { wait }) };
@@ -247,6 +264,25 @@ export class Client implements AsyncDisposable {
   /** Lists the locks that are held or waited for whose names begin with the prefix, in no particular order. */
   list(prefix = "", options: CallOptions = {}): AsyncGenerator<LockInfo, void, void> {
     return list(this.#core, prefix, options.signal);
+  }
+
+  /** Lists the requests that wait for a lock, the next one first. They may join and leave meanwhile. */
+  waiters(name: string, options: CallOptions = {}): AsyncGenerator<LockWaiter, void, void> {
+    return waiters(this.#core, name, options.signal);
+  }
+
+  /**
+   * Observes one lock: its state now, and each that it has after a grant, a conversion, a description or the end of a
+   * lease. Who leads an election, and what the leader says of itself. A state without holders says that nobody has the
+   * lock. One who reads slowly gets the newest state, and misses those between.
+   *
+   * It goes on until the caller ends the loop. After an interruption the state is told again; until then the last one
+   * may be out of date.
+   *
+   * @throws Refused if a server refuses, and Unavailable if none can be called and that `isLasting`
+   */
+  observe(name: string, options: CallOptions = {}): AsyncGenerator<LockInfo, void, void> {
+    return observe(this.#core, name, options.signal);
   }
 
   /**
@@ -306,6 +342,9 @@ export class Client implements AsyncDisposable {
     return this.toString();
   }
 }
+
+/** The options of a wait. */
+type WaitOptions = "wait" | "maxWaiters" | "onWaiting";
 
 /** Who is told about an acquire beside its caller. */
 interface Told {

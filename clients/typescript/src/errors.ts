@@ -1,11 +1,12 @@
 /** The errors that this package throws. Mistakes in options are a `TypeError` or a `RangeError`. */
 import * as facts from "./facts.js";
-import type { LockDelay, LockHolder } from "./info.js";
+import type { LockDelay, LockHolder, Semaphore } from "./info.js";
+import type { Mode } from "./wire.js";
 
 /** The base of all errors of this package. */
 export abstract class FencepostError extends Error {}
 
-/** The lock is not free, and the acquire did not wait. */
+/** The lock is not free, and the acquire did not wait: it asked for no wait, or `maxWaiters` wait already. */
 export class Contended extends FencepostError {
   override readonly name = "Contended";
   /** The name of the lock. */
@@ -19,13 +20,22 @@ export class Contended extends FencepostError {
   readonly waiters: number;
   /** Why nobody gets the lock, if nobody holds it. */
   readonly delay: LockDelay | undefined;
+  /** The permits, if the lock is held as a semaphore. */
+  readonly semaphore: Semaphore | undefined;
 
-  constructor(lockName: string, holders: readonly LockHolder[], waiters: number, delay?: LockDelay) {
+  constructor(
+    lockName: string,
+    holders: readonly LockHolder[],
+    waiters: number,
+    delay?: LockDelay,
+    semaphore?: Semaphore,
+  ) {
     super(`${lockName} is ${describe(holders, waiters, delay)}`);
     this.lockName = lockName;
     this.holders = holders;
     this.waiters = waiters;
     this.delay = delay;
+    this.semaphore = semaphore;
   }
 }
 
@@ -43,13 +53,22 @@ export class TimedOut extends FencepostError {
   readonly waiters: number;
   /** Why nobody gets the lock, if nobody holds it. */
   readonly delay: LockDelay | undefined;
+  /** The permits, if the lock is held as a semaphore. */
+  readonly semaphore: Semaphore | undefined;
 
-  constructor(lockName: string, holders: readonly LockHolder[], waiters: number, delay?: LockDelay) {
+  constructor(
+    lockName: string,
+    holders: readonly LockHolder[],
+    waiters: number,
+    delay?: LockDelay,
+    semaphore?: Semaphore,
+  ) {
     super(`timed out waiting for ${lockName}: it is ${describe(holders, waiters, delay)}`);
     this.lockName = lockName;
     this.holders = holders;
     this.waiters = waiters;
     this.delay = delay;
+    this.semaphore = semaphore;
   }
 }
 
@@ -96,6 +115,24 @@ export class LockLost extends FencepostError {
 interface LossOptions extends ErrorOptions {
   /** Whether this client ended the lease itself. */
   readonly isOwn?: boolean;
+}
+
+/**
+ * Somebody waits whom a lock excludes that was acquired with `tellWhenWanted`. The lock is still held: `lock.wanted`
+ * aborts with this as its reason.
+ */
+export class LockWanted extends FencepostError {
+  override readonly name = "LockWanted";
+  /** The name of the lock. */
+  readonly lockName: string;
+  /** The mode that is waited for. */
+  readonly mode: Mode;
+
+  constructor(lockName: string, mode: Mode) {
+    super(`${lockName} is wanted: a request for it waits (${mode})`);
+    this.lockName = lockName;
+    this.mode = mode;
+  }
 }
 
 /** The same loss with the stack of its caller: it was made when the lease ended. */

@@ -117,6 +117,12 @@ export class Failure {
     return new Failure(Code.Unavailable, message, sent, {}, cause);
   }
 
+  /** The server answered what this version does not understand. */
+  static malformed(): Failure {
+    const details = { reason: "MALFORMED" };
+    return new Failure(Code.Internal, "the server's answer is malformed, or from a newer version", true, details);
+  }
+
   /** One failure for those of all servers that were tried: none has done anything. The last one decides what it is. */
   static ofAll(failures: readonly Failure[], last: Failure): Failure {
     const answered = failures.filter(({ reason }) => reason !== undefined);

@@ -2,6 +2,8 @@
 import { inspect } from "node:util";
 import { now } from "./clock.js";
 import type { Core } from "./core.js";
+import { convert } from "./converting.js";
+import { describe } from "./describing.js";
 import { here, LockLost, seconds } from "./errors.js";
 import { releaseWhenForgotten } from "./forgotten.js";
 import type { Released } from "./info.js";
@@ -9,12 +11,13 @@ import type { Lease, LeaseListener } from "./lease.js";
 import type { Lock } from "./lock.js";
 import { release } from "./releasing.js";
 import { callSite, traced } from "./traced.js";
-import type { End } from "./wire.js";
+import type { End, Mode } from "./wire.js";
 
 export class HeldLock implements Lock {
   readonly #core: Core;
   readonly #lease: Lease;
   #controller: AbortController | undefined;
+  #wanted: AbortController | undefined;
   #thrown = false;
 
   /** `onEnd` is for the set that the lock belongs to. It must not refer to the lock. */
@@ -31,6 +34,10 @@ export class HeldLock implements Lock {
 
   get token(): number {
     return this.#lease.token;
+  }
+
+  get mode(): Mode {
+    return this.#lease.mode;
   }
 
   get grantId(): string {
@@ -65,6 +72,17 @@ export class HeldLock implements Lock {
     return this.#controller.signal;
   }
 
+  get isWanted(): boolean {
+    return this.#lease.wanted !== undefined;
+  }
+
+  get wanted(): AbortSignal {
+    if (this.valid()) this.#lease.pinned = this;
+    this.#wanted ??= new AbortController();
+    if (this.#lease.wanted !== undefined) this.#wanted.abort(this.#lease.wanted);
+    return this.#wanted.signal;
+  }
+
   get status(): "held" | "at-risk" | "lost" | "released" {
     const loss = this.#lease.loss(now());
     if (loss !== undefined) return loss.reason === "released" ? "released" : "lost";
@@ -84,6 +102,20 @@ export class HeldLock implements Lock {
     if (loss === undefined) return;
     this.#thrown = true;
     throw here(loss);
+  }
+
+  downgrade(): Promise<void> {
+    return traced(async () => {
+      await convert(this.#core, this.#lease, "shared");
+    });
+  }
+
+  tryUpgrade(): Promise<boolean> {
+    return traced(() => convert(this.#core, this.#lease, "exclusive"));
+  }
+
+  describe(metadata: Readonly<Record<string, string>>, holder?: string): Promise<void> {
+    return traced(() => describe(this.#core, this.#lease, metadata, holder));
   }
 
   release(): Promise<Released> {
@@ -122,21 +154,22 @@ export class HeldLock implements Lock {
   /** Tells the holder about the lease. It refers to the lock weakly: `forgotten.ts` says why. */
   static #listener(
     core: Core,
-    { name, token }: Lease,
+    lease: Lease,
     lock: WeakRef<HeldLock>,
     onAtRisk: ((lock: Lock) => void) | undefined,
     onEnd: ((loss: LockLost) => void) | undefined,
   ): LeaseListener {
+    const { name } = lease;
     return {
       lost: (loss) => {
         const held = lock.deref();
         if (held) held.#controller?.abort(loss);
         onEnd?.(loss);
-        if (!loss.isOwn) core.log.warn(loss.message, { lock: name, token });
+        if (!loss.isOwn) core.log.warn(loss.message, { lock: name, token: lease.token });
       },
       atRisk: (cause, remaining) => {
         const text = `renewals of ${name} fail, it is valid for another ${seconds(remaining)}: ${cause}`;
-        core.log.warn(text, { lock: name, token, cause });
+        core.log.warn(text, { lock: name, token: lease.token, cause });
         const held = lock.deref();
         // In a task of its own: an error in user code must not end the loop that answers the server.
         if (onAtRisk && held) setImmediate(onAtRisk, held);
@@ -144,10 +177,14 @@ export class HeldLock implements Lock {
       bounded: (remaining) => {
         const left = seconds(remaining);
         const text = `${name} reaches its max_hold: no renewal extends it, and it is valid for another ${left}`;
-        core.log.warn(text, { lock: name, token });
+        core.log.warn(text, { lock: name, token: lease.token });
+      },
+      wanted: (wanted) => {
+        const held = lock.deref();
+        if (held) held.#wanted?.abort(wanted);
       },
       recovered: () => {
-        core.log.info(`${name} is renewed again`, { lock: name, token });
+        core.log.info(`${name} is renewed again`, { lock: name, token: lease.token });
       },
     };
   }

@@ -7,6 +7,7 @@ export {
   FencepostError,
   type FieldViolation,
   LockLost,
+  LockWanted,
   type LossReason,
   NotAllAcquired,
   NotAllReleased,
@@ -16,11 +17,12 @@ export {
   TimedOut,
   Unavailable,
 } from "./errors.js";
-export type { LockDelay, LockHolder, LockInfo, Released, TokenStatus, WatchEvent } from "./info.js";
+export type { LockDelay, LockHolder, LockInfo, LockWaiter, Released, Semaphore } from "./info.js";
+export type { TokenStatus, WatchEvent } from "./info.js";
 export type { Lock } from "./lock.js";
 export type { LockSet } from "./lock-set.js";
 export type { Logger, LogFields } from "./log.js";
-export type { AcquireAllOptions, AcquireOptions, LeadOptions } from "./request.js";
+export type { AcquireAllOptions, AcquireOptions, LeadOptions, LockInSet } from "./request.js";
 export type { TlsOptions, TokenSource } from "./security.js";
-export type { End } from "./wire.js";
+export type { End, Mode } from "./wire.js";
 export { VERSION } from "./version.js";

@@ -4,11 +4,13 @@ import {
   type LockHolder as WireHolder,
   type LockInfo as WireInfo,
   LockMode,
+  type LockWaiter as WireWaiter,
+  type Semaphore as WireSemaphore,
   type WatchResponse,
   CheckTokenResponse_Status as Status,
   WatchResponse_Kind as Kind,
 } from "./gen/fencepost/v1/lock_pb.js";
-import { type End, end, milliseconds, token } from "./wire.js";
+import { type End, end, milliseconds, type Mode, mode, token } from "./wire.js";
 
 /** One grant of a lock, as others see it. */
 export interface LockHolder {
@@ -24,7 +26,7 @@ export interface LockHolder {
   readonly expiresIn: number;
   /** The time since the grant. */
   readonly heldFor: number;
-  /** The metadata of the request. */
+  /** The metadata of the request, or of its last description. */
   readonly metadata: Readonly<Record<string, string>>;
   /** Whether it shares the lock with others, which asked for it with `shared` as well. */
   readonly shared: boolean;
@@ -32,6 +34,25 @@ export interface LockHolder {
   readonly permits: number;
   /** Its slot, if it has one permit of a semaphore. */
   readonly slot: number | undefined;
+  /** The owner that the request named; empty if it named none. */
+  readonly owner: string;
+  /**
+   * Who it is, as the server verified it when the lock was granted or queued for; empty if it was not verified. Unlike
+   * the label, it proves something.
+   */
+  readonly identity: string;
+  /** The number of its last description; 0 if it was never described. */
+  readonly description: number;
+}
+
+/** A semaphore that is held. */
+export interface Semaphore {
+  /** The permits that its holders use. More than the limit only after that was lowered. */
+  readonly permitsUsed: number;
+  /** The limit in force. */
+  readonly permitLimit: number;
+  /** Its version. */
+  readonly permitLimitVersion: bigint;
 }
 
 /** Why nobody gets a lock that nobody holds: the last lease asked for `minHold` or `lockDelay`. */
@@ -60,6 +81,28 @@ export interface LockInfo {
   readonly newestToken: number;
   /** Why nobody gets the lock, if nobody holds it. */
   readonly delay: LockDelay | undefined;
+  /** The permits, if the lock is held as a semaphore. */
+  readonly semaphore: Semaphore | undefined;
+}
+
+/** A request that waits for a lock, as others see it. */
+export interface LockWaiter {
+  /** The label of the request. */
+  readonly holder: string;
+  /** The owner that the request named; empty if it named none. */
+  readonly owner: string;
+  /** Its verified identity; empty if it was not verified. */
+  readonly identity: string;
+  /** Distinguishes it from other requests, and stays the same while it waits. */
+  readonly waiterId: string;
+  /** The mode that it waits for. */
+  readonly mode: Mode;
+  /** The permits of a semaphore that it waits for; 0 for other modes. */
+  readonly permits: number;
+  /** How long it has been in this queue. It counts anew when another server takes the lock over. */
+  readonly waitingFor: number;
+  /** Whether the queue passes over it now, and keeps its place for a few seconds: its client does not read, say. */
+  readonly skipped: boolean;
 }
 
 /** An event of a watch. */
@@ -68,13 +111,17 @@ export interface WatchEvent {
    * - `started`: the first event; all later ones are reported
    * - `granted`, `released`, `expired`, `revoked`: what happened to a lease
    * - `missed`: events were lost; list the locks again
-   * - `changed`: its holder made an exclusive lease a shared one, or the reverse; `token` is the one that it has now
+   * - `changed`: its holder converted or described it; `token`, `holder` and `mode` are those that it has now
    */
   readonly kind: "started" | "granted" | "released" | "expired" | "revoked" | "missed" | "changed";
   /** The name of the lock. */
   readonly name: string;
   /** The label of the holder. */
   readonly holder: string;
+  /** The verified identity of the holder; empty if it was not verified. */
+  readonly identity: string;
+  /** With `changed`: which other holders it excludes from now on. */
+  readonly mode: Mode | undefined;
   /** The public id of the grant. */
   readonly grantId: string;
   /** The fencing token; 0 for `started` and `missed`. */
@@ -121,7 +168,16 @@ export function holderFrom(wire: WireHolder): LockHolder {
     shared: wire.mode === LockMode.SHARED,
     permits: wire.permits,
     slot: wire.slot === 0 ? undefined : wire.slot,
+    owner: wire.owner,
+    identity: wire.identity,
+    description: Number(wire.description),
   };
+}
+
+export function semaphoreFrom(wire: WireSemaphore | undefined): Semaphore | undefined {
+  if (wire === undefined) return undefined;
+  const { permitsUsed, permitLimit, permitLimitVersion } = wire;
+  return { permitsUsed: Number(permitsUsed), permitLimit, permitLimitVersion };
 }
 
 export function delayFrom(wire: WireDelay | undefined): LockDelay | undefined {
@@ -138,7 +194,14 @@ export function infoFrom(wire: WireInfo): LockInfo {
     previousEnd: end(wire.previousEnd),
     newestToken: token(wire.newestToken) ?? 0,
     delay: delayFrom(wire.delay),
+    semaphore: semaphoreFrom(wire.semaphore),
   };
+}
+
+export function waiterFrom(wire: WireWaiter): LockWaiter {
+  const { holder, owner, identity, waiterId, permits, skipped } = wire;
+  const [waitingFor, asked] = [milliseconds(wire.waitingSince), mode(wire.mode) ?? "exclusive"];
+  return { holder, owner, identity, waiterId, mode: asked, permits, waitingFor, skipped };
 }
 
 const KINDS: Readonly<Record<Kind, WatchEvent["kind"] | undefined>> = {
@@ -156,8 +219,9 @@ const KINDS: Readonly<Record<Kind, WatchEvent["kind"] | undefined>> = {
 export function eventFrom(wire: WatchResponse): WatchEvent | undefined {
   const kind = KINDS[wire.kind];
   if (kind === undefined) return undefined;
-  const { lockName: name, holder, grantId, reason } = wire;
-  return { kind, name, holder, grantId, token: Number(wire.fencingToken), reason, missed: Number(wire.missed) };
+  const { lockName: name, holder, identity, grantId, reason } = wire;
+  const [token, missed] = [Number(wire.fencingToken), Number(wire.missed)];
+  return { kind, name, holder, identity, mode: mode(wire.mode), grantId, token, reason, missed };
 }
 
 const STATUSES: Readonly<Record<Status, TokenStatus["status"]>> = {

@@ -5,11 +5,12 @@
  * first, so a process that was paused past the end finds its lease lost whatever its timers say, and a late renewal
  * never revives it.
  */
-import { LockLost, type LossReason } from "./errors.js";
+import { LockLost, LockWanted, type LossReason } from "./errors.js";
 import type { AcquireRequest, AcquireResponse, Lease as WireLease } from "./gen/fencepost/v1/lock_pb.js";
 import type { Released } from "./info.js";
+import { Turns } from "./turns.js";
 import { isLate, isOverdue, type Reading, validUntil } from "./validity.js";
-import { type End, end, milliseconds } from "./wire.js";
+import { type End, end, milliseconds, type Mode, mode } from "./wire.js";
 
 /** Who is told about a lease. */
 export interface LeaseListener {
@@ -19,18 +20,24 @@ export interface LeaseListener {
   recovered(): void;
   /** No renewal extends it any more: it reaches its `maxHold`. */
   bounded(remaining: number): void;
+  /** Somebody waits for the lock. Told once. */
+  wanted(wanted: LockWanted): void;
 }
 
 export class Lease {
   readonly name: string;
-  readonly token: number;
+  /** That of the grant, or of the last conversion. */
+  #token: number;
+  #mode: Mode;
   readonly grantId: string;
   /** Its permits of a semaphore; 0 if it is none. */
   readonly permits: number;
   /** Its slot, if it has one permit of a semaphore. */
   readonly slot: number | undefined;
   /** The label of the holder. */
-  readonly holder: string;
+  holder: string;
+  /** The number of the last description that was sent; `undefined` if another process may have sent some. */
+  description: number | undefined = 0;
   /** A secret: never shown. */
   readonly leaseId: string;
   /** How the previous lease of the lock ended. */
@@ -50,6 +57,8 @@ export class Lease {
   /** When to attach it again, if no session had room for it. */
   attachAt: number | undefined;
   listener: LeaseListener | undefined;
+  /** Its conversions and descriptions, one after another. */
+  readonly turns = new Turns();
   /** Whoever must not be taken as forgotten while the lease is renewed. */
   pinned: object | undefined;
   /** Its release, once that has begun. */
@@ -63,11 +72,14 @@ export class Lease {
   #bounded = false;
   #validUntil: number;
   #loss: LockLost | undefined;
+  #ended: AbortController | undefined;
+  #wanted: LockWanted | undefined;
 
   constructor(wire: WireLease, response: AcquireResponse, request: AcquireRequest, sent: number, read: number) {
     const reading = { sent, read, heldFor: milliseconds(response.heldFor), ttl: milliseconds(wire.ttl) };
     this.name = wire.lockName;
-    this.token = Number(wire.fencingToken);
+    this.#token = Number(wire.fencingToken);
+    this.#mode = mode(wire.mode) ?? mode(request.mode) ?? "exclusive";
     this.grantId = wire.grantId;
     this.permits = request.permits;
     this.slot = wire.slot === 0 ? undefined : wire.slot;
@@ -81,6 +93,21 @@ export class Lease {
     this.hasLockDelay = request.lockDelay !== undefined;
     this.#hasMaxHold = request.maxHold !== undefined;
     this.#validUntil = validUntil(reading);
+  }
+
+  get token(): number {
+    return this.#token;
+  }
+
+  get mode(): Mode {
+    return this.#mode;
+  }
+
+  /** Aborts when the lease ends, with its loss: for calls about it. Whoever listens must not refer to the lock. */
+  get ended(): AbortSignal {
+    this.#ended ??= new AbortController();
+    if (this.#loss !== undefined) this.#ended.abort(this.#loss);
+    return this.#ended.signal;
   }
 
   get validUntil(): number {
@@ -145,6 +172,24 @@ export class Lease {
     this.listener?.atRisk(cause, this.remaining(now));
   }
 
+  /** It was converted. The token of a lease that became exclusive is a new one. */
+  converted(mode: Mode, token: number): void {
+    this.#mode = mode;
+    this.#token = Math.max(this.#token, token);
+  }
+
+  /** That somebody waits whom it excludes; `undefined` while nobody is known to. */
+  get wanted(): LockWanted | undefined {
+    return this.#wanted;
+  }
+
+  /** Somebody waits whom it excludes. */
+  wantedAs(mode: Mode): void {
+    if (this.#loss !== undefined || this.#wanted !== undefined) return;
+    this.#wanted = new LockWanted(this.name, mode);
+    this.listener?.wanted(this.#wanted);
+  }
+
   /** It has ended, by the clock or a server's report. */
   end(reason: LossReason, successorToken?: number): void {
     this.#end(reason, successorToken, false);
@@ -157,8 +202,9 @@ export class Lease {
 
   #end(reason: LossReason, successorToken: number | undefined, isOwn: boolean): void {
     if (this.#loss !== undefined) return;
-    this.#loss = new LockLost(this.name, this.token, reason, successorToken, { isOwn });
+    this.#loss = new LockLost(this.name, this.#token, reason, successorToken, { isOwn });
     this.pinned = undefined;
+    this.#ended?.abort(this.#loss);
     this.listener?.lost(this.#loss);
   }
 }

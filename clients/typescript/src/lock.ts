@@ -1,6 +1,6 @@
 /** A lock, as the code that works under it sees it. */
 import type { Released } from "./info.js";
-import type { End } from "./wire.js";
+import type { End, Mode } from "./wire.js";
 
 /**
  * A held lock. The client renews it until it is released, while this process runs. Keep the lock, or read its
@@ -16,8 +16,14 @@ export interface Lock extends AsyncDisposable {
   /** The lock's name. */
   readonly name: string;
 
-  /** The fencing token: above those of all earlier grants of the lock, and below 2^53. */
+  /**
+   * The fencing token: above those of all earlier grants of the lock, and below 2^53. {@link tryUpgrade} changes it:
+   * read it for each write.
+   */
   readonly token: number;
+
+  /** Which other holders it excludes. Conversions change it. */
+  readonly mode: Mode;
 
   /** The public id of the grant. Store it together with the token. */
   readonly grantId: string;
@@ -50,6 +56,18 @@ export interface Lock extends AsyncDisposable {
    */
   readonly signal: AbortSignal;
 
+  /**
+   * Whether somebody waits whom this lock excludes, as far as it is known: only for a lock that was acquired with
+   * `tellWhenWanted`. It is a hint, which may get lost when another server takes over. Once true, it stays true.
+   */
+  readonly isWanted: boolean;
+
+  /**
+   * Aborts when {@link isWanted} becomes true, with a `LockWanted` as its reason. The lock is held on. As with
+   * {@link signal}, a lock whose `wanted` was read is renewed until it is released.
+   */
+  readonly wanted: AbortSignal;
+
   /** `at-risk`: still held, but renewals fail. */
   readonly status: "held" | "at-risk" | "lost" | "released";
 
@@ -65,6 +83,43 @@ export interface Lock extends AsyncDisposable {
    * @throws LockLost if the lock is not held, by the local clock, which is read each time.
    */
   throwIfLost(): void;
+
+  /**
+   * Lets others share the lock from now on: it stays held without a moment in between, and keeps its token. Readers
+   * that are next in the queue get the lock at once, and a writer that waits comes after them. Stop writing before you
+   * call this, because readers may come in although no answer arrives. A lock that is shared already stays so.
+   *
+   * Conversions of a lock are done one after another.
+   *
+   * @throws Refused (NOT_CONVERTIBLE) for a lock with `minHold` or `lockDelay`, and for a semaphore
+   * @throws LockLost if the lock is not held
+   * @throws OutcomeUnknown if no answer arrived in time: call it again, a repeat answers what the first call did
+   * @throws Unavailable if no server can be reached, or each one that answers did nothing
+   */
+  downgrade(): Promise<void>;
+
+  /**
+   * Makes a shared lock exclusive if nobody else shares it or is offered it. If somebody does, this resolves with
+   * `false`, and the lock stays shared. It never waits, because two readers would wait for each other: one of them has
+   * to release. A lock that is exclusive already stays so.
+   *
+   * Afterwards the lock has a new {@link token}: read it for each write, and raise the fence of a guard with it.
+   *
+   * @throws OutcomeUnknown if no answer arrived in time. The lock may then be exclusive, with a newer token than the
+   * one that it shows: call this again, a repeat answers what the first call did
+   * @throws the other errors of {@link downgrade}; NOT_CONVERTIBLE for a semaphore only
+   */
+  tryUpgrade(): Promise<boolean>;
+
+  /**
+   * Replaces what others see of the holder: all of its metadata, and its label if one is given. The leader of an
+   * election tells its address so, and a job its progress. Those who observe the lock see it at once.
+   *
+   * @throws LockLost if the lock is not held
+   * @throws Refused with the reason `OUTDATED` if another process that knows the lease described it meanwhile
+   * @throws OutcomeUnknown if no answer arrived in time, Unavailable if nothing was done: describe it again
+   */
+  describe(metadata: Readonly<Record<string, string>>, holder?: string): Promise<void>;
 
   /**
    * Releases the lock. Stop the work that it protects before: another holder may get it at any moment. Calling it again

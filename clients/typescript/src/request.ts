@@ -5,6 +5,7 @@ import {
   checkBoolean,
   checkDuration,
   checkFunction,
+  checkMetadata,
   checkObject,
   checkSignal,
   checkText,
@@ -88,13 +89,40 @@ export interface AcquireOptions {
    * limit of the same version is `Refused` (PERMIT_LIMIT_MISMATCH).
    */
   readonly permitLimitVersion?: number | bigint;
+  /**
+   * A label of what acquires locks one after another, and waits for one while it holds others: a worker, a job, a
+   * transaction. At most 128 bytes; others see it beside the holder. Requests with one owner that wait for each other
+   * are a deadlock, which `fencepost deadlocks` finds. All servers have to know it, as they have to know `maxHold`; the
+   * same holds for `maxWaiters` and `tellWhenWanted`.
+   */
+  readonly owner?: string;
+  /**
+   * Does not wait behind so many requests that wait already: the lock is then `Contended` at once, whatever the `wait`.
+   * For work that need not be done twice. 0 by default: no bound but that of the server.
+   */
+  readonly maxWaiters?: number;
+  /**
+   * Tells when somebody waits whom this lock excludes: `lock.wanted` aborts. For holders that keep a lock while nobody
+   * else wants it, and for jobs that may be interrupted. By default `false`.
+   */
+  readonly tellWhenWanted?: boolean;
   /** Told how many requests are ahead in the queue, at most once a second. An upper bound. */
   readonly onWaiting?: (ahead: number) => void;
   /** Told when renewals begin to fail. The lock is still held: `lock.remaining()` says for how long. */
   readonly onAtRisk?: (lock: Lock) => void;
 }
 
-const COMMON = ["ttl", "signal", "holder", "metadata", "maxHold", "minHold", "lockDelay"] as const;
+const COMMON = [
+  "ttl",
+  "signal",
+  "holder",
+  "metadata",
+  "owner",
+  "maxHold",
+  "minHold",
+  "lockDelay",
+  "tellWhenWanted",
+] as const;
 
 /** The options of an acquire that other calls have too. */
 type CommonOptions = Pick<AcquireOptions, (typeof COMMON)[number]>;
@@ -117,6 +145,16 @@ export interface AcquireAllOptions extends CommonOptions {
   readonly wait?: number;
 }
 
+/** One of several locks, with its mode. */
+export interface LockInSet {
+  readonly name: string;
+  /** As in {@link AcquireOptions}. For the parents of a leaf that is not shared. By default `false`. */
+  readonly shared?: boolean;
+}
+
+/** The highest bound for those who wait: the field has 32 bits. */
+const WAITERS_MAX = 2 ** 32 - 1;
+
 /** The most bytes that a request may have: the message around it takes up to 25. */
 const BYTES_MAX = REQUEST_BYTES_MAX - 32;
 
@@ -137,13 +175,13 @@ export function request(name: string, options: AcquireOptions, holder: string): 
   checkObject("options", options);
   const { ttl, wait = 0, metadata = {}, minToken = 0, requestId = randomUUID() } = options;
   const { maxHold, minHold = 0, lockDelay = 0, shared = false } = options;
+  const { owner = "", maxWaiters = 0, tellWhenWanted = false } = options;
   checkText("holder", options.holder ?? holder);
   checkText("requestId", requestId, true);
-  checkObject("metadata", metadata);
-  for (const [key, value] of Object.entries(metadata)) {
-    checkText("a key of metadata", key);
-    checkText(`metadata[${JSON.stringify(key)}]`, value);
-  }
+  checkMetadata(metadata);
+  checkText("owner", owner);
+  checkWhole("maxWaiters", maxWaiters, 0, WAITERS_MAX);
+  checkBoolean("tellWhenWanted", tellWhenWanted);
   if (ttl !== undefined) checkDuration("ttl", ttl, "above 0");
   checkDuration("wait", wait, "0 or more");
   if (maxHold !== undefined) checkDuration("maxHold", maxHold, "above 0");
@@ -161,6 +199,7 @@ export function request(name: string, options: AcquireOptions, holder: string): 
     requestId,
     metadata: { ...metadata },
     minToken: BigInt(minToken),
+    ...{ owner, maxWaiters, tellWhenWanted },
     ...(ttl !== undefined && { ttl: duration(ttl) }),
     ...(maxHold !== undefined && { maxHold: duration(maxHold) }),
     ...(minHold > 0 && { minHold: duration(minHold) }),

@@ -158,7 +158,8 @@ export class Tls {
   }
 }
 
-function setting(name: string): string | undefined {
+/** A variable of the environment; `undefined` if it is empty. */
+export function setting(name: string): string | undefined {
   const value = process.env[name];
   return value === "" ? undefined : value;
 }

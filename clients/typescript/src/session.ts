@@ -10,7 +10,7 @@ import { Lease } from "./lease.js";
 import type { Carrier, Operation } from "./operation.js";
 import type { Outgoing } from "./operations.js";
 import { Outbox } from "./outbox.js";
-import { lossReason, milliseconds, token } from "./wire.js";
+import { lossReason, milliseconds, mode, token } from "./wire.js";
 
 /** Told when the health of a session changes. */
 export interface SessionListener {
@@ -241,6 +241,9 @@ export class Session implements Carrier {
         break;
       case "atRisk":
         for (const handle of message.value.handles) this.#atRisk(handle, now);
+        break;
+      case "wanted":
+        this.#outbox.attachment(message.value.handle)?.lease.wantedAs(mode(message.value.mode) ?? "exclusive");
         break;
       case "detached":
         this.#detached(message.value.handle, message.value.reason, now);

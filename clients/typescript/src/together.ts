@@ -2,14 +2,14 @@
  * Acquires several locks, one after another, in the order of the bytes of their names: all clients of all languages use
  * that order, so no two calls wait for each other in a circle.
  */
-import { mistake, checkText } from "./arguments.js";
+import { checkBoolean, checkText, mistake } from "./arguments.js";
 import { now } from "./clock.js";
 import type { Core } from "./core.js";
 import { Contended, FencepostError, LockLost, NotAllAcquired, TimedOut, ClientClosed } from "./errors.js";
 import { SET_NAMES_MAX } from "./facts.js";
 import type { Lock } from "./lock.js";
 import { LockSet, releaseAll } from "./lock-set.js";
-import { type AcquireAllOptions, type AcquireOptions, request } from "./request.js";
+import { type AcquireAllOptions, type AcquireOptions, type LockInSet, request } from "./request.js";
 import { backoff } from "./retries.js";
 import { sleep } from "./timers.js";
 
@@ -18,18 +18,18 @@ export type AcquireOne = (name: string, options: AcquireOptions, onEnd: (loss: L
 
 export class Together {
   readonly #core: Core;
-  readonly #names: readonly string[];
+  readonly #items: readonly Item[];
   readonly #options: AcquireAllOptions;
   readonly #acquire: AcquireOne;
   readonly #until: number;
 
-  constructor(core: Core, names: Iterable<string>, options: AcquireAllOptions, acquire: AcquireOne) {
+  constructor(core: Core, names: Iterable<string | LockInSet>, options: AcquireAllOptions, acquire: AcquireOne) {
     this.#core = core;
-    this.#names = ordered(names);
+    this.#items = ordered(names);
     this.#options = options;
     this.#acquire = acquire;
     // Checked before the first lock is acquired.
-    for (const name of this.#names) request(name, options, core.holder);
+    for (const { name, shared } of this.#items) request(name, { ...options, shared }, core.holder);
     this.#until = now() + (options.wait ?? 0);
   }
 
@@ -63,10 +63,10 @@ export class Together {
     };
     const waiting = signal === undefined ? ended.signal : AbortSignal.any([ended.signal, signal]);
     const locks: Lock[] = [];
-    for (const name of this.#names) {
+    for (const { name, shared } of this.#items) {
       const wait = waits ? Math.max(this.#until - now(), 0) : 0;
       try {
-        locks.push(await this.#acquire(name, { ...this.#options, wait, signal: waiting }, onEnd));
+        locks.push(await this.#acquire(name, { ...this.#options, shared, wait, signal: waiting }, onEnd));
       } catch (error) {
         throw await this.#failed(name, waits && wait === 0 ? this.#waited(error) : error, locks);
       }
@@ -84,7 +84,7 @@ export class Together {
   /** The error of a lock whose turn came when the wait was over is that of a wait. */
   #waited(error: unknown): unknown {
     if ((this.#options.wait ?? 0) === 0 || !(error instanceof Contended)) return error;
-    return new TimedOut(error.lockName, error.holders, error.waiters, error.delay);
+    return new TimedOut(error.lockName, error.holders, error.waiters, error.delay, error.semaphore);
   }
 
   /** Gives back what was acquired. Resolves with the error of the call. */
@@ -96,18 +96,40 @@ export class Together {
     if (!(error instanceof FencepostError)) return error;
     await released;
     const failed = error instanceof LockLost ? error.lockName : name;
-    return new NotAllAcquired(this.#names.length, failed, givenBack.reverse(), { cause: error });
+    return new NotAllAcquired(this.#items.length, failed, givenBack.reverse(), { cause: error });
   }
 }
 
-/** Each name once, sorted by the bytes of UTF-8: JavaScript itself compares UTF-16, which is another order. */
-export function ordered(names: Iterable<string>): string[] {
+/** One of the locks that are asked for. */
+interface Item {
+  readonly name: string;
+  readonly shared: boolean;
+}
+
+/**
+ * Each name once, sorted by the bytes of UTF-8: JavaScript itself compares UTF-16, which is another order.
+ *
+ * @throws TypeError if one is asked for both shared and not, since one lease cannot be both
+ */
+export function ordered(names: Iterable<string | LockInSet>): Item[] {
   const isList = typeof names === "object" && (names as unknown) !== null && Symbol.iterator in names;
   if (!isList) throw mistake("names", "a list of strings", names, "");
-  const unique = new Set(names);
-  for (const name of unique) checkText("a name", name);
-  if (unique.size < 1 || unique.size > SET_NAMES_MAX) {
-    throw new RangeError(`names must be 1 to ${String(SET_NAMES_MAX)} different names, not ${String(unique.size)}`);
+  const items = new Map<string, Item>();
+  for (const item of [...names].map(itemOf)) {
+    const { shared } = items.get(item.name) ?? item;
+    if (shared !== item.shared) throw new TypeError(`${item.name} is asked for twice: shared, and not`);
+    items.set(item.name, item);
   }
-  return [...unique].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
+  if (items.size < 1 || items.size > SET_NAMES_MAX) {
+    throw new RangeError(`names must be 1 to ${String(SET_NAMES_MAX)} different names, not ${String(items.size)}`);
+  }
+  return [...items.values()].sort((a, b) => Buffer.compare(Buffer.from(a.name), Buffer.from(b.name)));
+}
+
+function itemOf(given: string | LockInSet): Item {
+  const isObject = typeof given === "object" && (given as unknown) !== null;
+  const { name, shared = false } = isObject ? given : { name: given };
+  checkText("a name", name);
+  checkBoolean(`shared of ${name}`, shared);
+  return { name, shared };
 }

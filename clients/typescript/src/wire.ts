@@ -2,7 +2,7 @@
 import { create } from "@bufbuild/protobuf";
 import { type Duration, DurationSchema } from "@bufbuild/protobuf/wkt";
 import type { LossReason } from "./errors.js";
-import { LeaseEnd } from "./gen/fencepost/v1/lock_pb.js";
+import { LeaseEnd, LockMode } from "./gen/fencepost/v1/lock_pb.js";
 
 /** The longest duration of the API: 10,000 years. */
 export const DURATION_MAX_MS = 315_576_000_000_000;
@@ -21,6 +21,21 @@ export function milliseconds(duration: Duration | undefined): number {
 /** A token of the API; `undefined` for 0, which means that there is none. */
 export function token(value: bigint): number | undefined {
   return value === 0n ? undefined : Number(value);
+}
+
+/** Which other holders a lease excludes: all, all but readers, or those that have no permit of the semaphore. */
+export type Mode = "exclusive" | "shared" | "semaphore";
+
+const MODES: Readonly<Record<LockMode, Mode | undefined>> = {
+  [LockMode.UNSPECIFIED]: undefined,
+  [LockMode.EXCLUSIVE]: "exclusive",
+  [LockMode.SHARED]: "shared",
+  [LockMode.SEMAPHORE]: "semaphore",
+};
+
+/** `undefined` if it is not told, or a value of a newer server. */
+export function mode(value: LockMode): Mode | undefined {
+  return (MODES as Readonly<Record<number, Mode | undefined>>)[value];
 }
 
 /** How a lease ended; `unspecified` if no end is known. */

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
 import test, { type TestContext } from "node:test";
-import { type Lock, LockLost, type LossReason } from "../src/index.js";
+import { type Lock, LockLost, LockWanted, type LossReason } from "../src/index.js";
 import { FakeLock } from "../src/testing/index.js";
 import { aborted, connect, start } from "./support/index.js";
 
@@ -84,6 +84,58 @@ for (const [kind, make] of Object.entries(KINDS)) {
     assert.equal(lock.status, "released");
   });
 }
+
+for (const [kind, make] of Object.entries(KINDS)) {
+  void test(`${kind} is converted while it is held`, async (t) => {
+    const { lock, lose } = await make(t);
+    const { token } = lock;
+    await lock.downgrade();
+    assert.deepEqual([lock.mode, lock.token], ["shared", token]);
+    assert.equal(await lock.tryUpgrade(), true);
+    assert.equal(lock.mode, "exclusive");
+    assert.ok(lock.token > token);
+    await lose();
+    for (const convert of [() => lock.downgrade(), () => lock.tryUpgrade()]) {
+      await assert.rejects(convert, (error) => isLoss(error, "revoked"));
+    }
+  });
+}
+
+for (const [kind, make] of Object.entries(KINDS)) {
+  void test(`${kind} is described while it is held`, async (t) => {
+    const { lock, lose } = await make(t);
+    await lock.describe({ at: "10.0.0.7" });
+    assert.equal(lock.holder, "fake");
+    await lock.describe({}, "leader");
+    assert.equal(lock.holder, "leader");
+    await assert.rejects(lock.describe({ at: 7 as unknown as string }), TypeError);
+    await lose();
+    await assert.rejects(lock.describe({}), (error) => isLoss(error, "revoked"));
+  });
+}
+
+void test("a test sees what a fake lock was described with, and says when it is wanted", async () => {
+  const lock = new FakeLock("a");
+  await lock.describe({ at: "10.0.0.7" });
+  assert.deepEqual([lock.metadata, lock.isWanted, lock.wanted.aborted], [{ at: "10.0.0.7" }, false, false]);
+  lock.want("shared");
+  lock.want();
+  const reason: unknown = lock.wanted.reason;
+  assert.ok(reason instanceof LockWanted && lock.isWanted && lock.valid());
+  assert.deepEqual([reason.lockName, reason.mode], ["a", "shared"]);
+  const lost = new FakeLock("a");
+  lost.lose();
+  lost.want();
+  assert.equal(lost.isWanted, false);
+});
+
+void test("a fake lock stays shared while it has other readers", async () => {
+  const lock = new FakeLock("a", { token: 7, mode: "shared" });
+  lock.hasOtherReaders = true;
+  assert.deepEqual([await lock.tryUpgrade(), lock.mode, lock.token], [false, "shared", 7]);
+  lock.hasOtherReaders = false;
+  assert.deepEqual([await lock.tryUpgrade(), lock.mode, lock.token], [true, "exclusive", 8]);
+});
 
 void test("a test chooses what code reads of a fake lock, and sees its release", async () => {
   const options = { token: 7, grantId: "g", holder: "h", previousEnd: "expired", ttl: 500 } as const;

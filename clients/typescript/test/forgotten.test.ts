@@ -58,6 +58,7 @@ void test("a lock is kept by itself, its signal, what is derived from that, and 
   const { client, observer, logger } = await logged(t);
   const lock = await client.lock("itself", { ttl: 60_000 });
   const signal = await (async () => (await client.lock("signal", { ttl: 60_000 })).signal)();
+  const wanted = await (async () => (await client.lock("wanted", { ttl: 60_000 })).wanted)();
   let told = 0;
   await (async () => {
     (await client.lock("listener", { ttl: 60_000 })).signal.addEventListener("abort", () => (told += 1));
@@ -67,11 +68,11 @@ void test("a lock is kept by itself, its signal, what is derived from that, and 
   void client.using("body", { ttl: 60_000 }, () => new Promise(() => undefined));
   await until("the body runs", async () => (await observer.get("body")).holders.length === 1);
   await collected();
-  for (const name of ["itself", "signal", "listener", "derived", "body"]) {
+  for (const name of ["itself", "signal", "wanted", "listener", "derived", "body"]) {
     assert.equal((await observer.get(name)).holders.length, 1, name);
   }
   assert.deepEqual(logger.lines, []);
-  assert.ok(lock.valid());
+  assert.ok(lock.valid() && !wanted.aborted);
   await client.close();
   assert.ok((await aborted(signal)) instanceof Error && derived.aborted && told === 1);
 });

@@ -18,6 +18,7 @@ function lease(maxHold?: number): { lease: Lease; told: string[] } {
     atRisk: (cause: string) => told.push(cause),
     bounded: (remaining: number) => told.push(`bounded ${String(remaining)}`),
     recovered: () => told.push("recovered"),
+    wanted: ({ mode }) => told.push(`wanted ${mode}`),
   };
   return { lease, told };
 }

@@ -14,7 +14,8 @@ void test("a lock is held past its TTL, and released once", async (t) => {
   const { expiresIn, heldFor, ...holder } = (await client.get("orders/42")).holders[0] ?? assert.fail();
   const { token, grantId } = lock;
   const mode = { shared: false, permits: 0, slot: undefined };
-  assert.deepEqual(holder, { holder: "me", grantId, token, ttl: 3000, metadata: { job: "7" }, ...mode });
+  const who = { holder: "me", owner: "", identity: "", description: 0, metadata: { job: "7" } };
+  assert.deepEqual(holder, { ...who, grantId, token, ttl: 3000, ...mode });
   assert.deepEqual([lock.permits, lock.slot], [0, undefined]);
   assert.ok(expiresIn > 0 && heldFor >= 0);
   await until("the first TTL is over", async () => ((await client.get("orders/42")).holders[0]?.heldFor ?? 0) > 3500);

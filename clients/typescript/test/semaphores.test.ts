@@ -34,6 +34,7 @@ void test("holders of a semaphore have slots, and the next one gets the free slo
   await assert.rejects(client.lock("a", { semaphore: 2, wait: 50 }), (error: unknown) => {
     assert.ok(error instanceof TimedOut);
     assert.deepEqual(seen(error.holders), both);
+    assert.deepEqual(error.semaphore, { permitsUsed: 2, permitLimit: 2, permitLimitVersion: 0n });
     assert.match(error.message, /: it is held by first and second, 0 waiting$/);
     return true;
   });
@@ -53,7 +54,11 @@ void test("several permits are one lock without a slot", async (t) => {
   const two = await hold(t, client.lock("a", { semaphore: 3, permits: 2 }));
   assert.deepEqual(has(two), [2, undefined]);
   assert.deepEqual(seen((await client.get("a")).holders), [[two.token, 2, undefined]]);
-  await assert.rejects(client.lock("a", { semaphore: 3, permits: 2 }), Contended);
+  await assert.rejects(client.lock("a", { semaphore: 3, permits: 2 }), (error: unknown) => {
+    assert.ok(error instanceof Contended);
+    assert.equal(error.semaphore?.permitsUsed, 2);
+    return true;
+  });
   assert.deepEqual(has(await hold(t, client.lock("a", { semaphore: 3 }))), [1, 1]);
 });
 
@@ -69,6 +74,9 @@ void test("a changed limit needs a higher version", async (t) => {
   // The new limit has room for the waiter and for the request that names it.
   const third = await hold(t, client.lock("a", { semaphore: 3, permitLimitVersion: 1n, wait }));
   assert.deepEqual([(await second).slot, third.slot].sort(), [2, 3]);
+  const semaphore = { permitsUsed: 3, permitLimit: 3, permitLimitVersion: 1n };
+  assert.deepEqual((await client.get("a")).semaphore, semaphore);
+  for await (const info of client.list("a")) assert.deepEqual(info.semaphore, semaphore);
   const more = refusal("PERMIT_LIMIT_MISMATCH", /limit 3 of version 1 is in force/);
   await assert.rejects(other.lock("a", { semaphore: 4, permitLimitVersion: 1 }), more);
 });

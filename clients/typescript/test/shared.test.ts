@@ -32,6 +32,7 @@ void test("readers hold a lock together, and a writer times out", async (t) => {
   const writer = await other.lock("a", { shared: false });
   const { holders, holderCount } = await client.get("a");
   assert.deepEqual([seen(holders), holderCount], [[["writer", writer.token, false]], 1]);
+  assert.equal((await client.get("a")).semaphore, undefined);
   assert.ok(writer.token > second.token);
 });
 

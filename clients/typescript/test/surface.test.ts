@@ -36,6 +36,9 @@ void test("an argument that is wrong is named, with its rule and its value", asy
     [() => acquire({ holder: 7 }, "a"), "TypeError", "holder must be a string, not 7"],
     [() => acquire({ metadata: null }, "a"), "TypeError", "metadata must be an object, not null"],
     [() => acquire({ metadata: { job: 7 } }, "a"), "TypeError", 'metadata["job"] must be a string, not 7'],
+    [() => acquire({ owner: 7 }, "a"), "TypeError", "owner must be a string, not 7"],
+    [() => acquire({ maxWaiters: -1 }, "a"), "RangeError", /^maxWaiters must be a whole number from 0 to .*, not -1$/],
+    [() => acquire({ tellWhenWanted: "a" }, "a"), "TypeError", "tellWhenWanted must be a boolean, not 'a'"],
     [() => acquire({ signal: {} }, "a"), "TypeError", "signal must be an AbortSignal, not {}"],
     [() => acquire({ onAtRisk: 7 }, "a"), "TypeError", "onAtRisk must be a function, not 7"],
     [() => acquire({ requestId: ["secret"] }, "a"), "TypeError", "requestId must be a string, not object"],
@@ -47,6 +50,8 @@ void test("an argument that is wrong is named, with its rule and its value", asy
     [() => client.get(undefined as never), "TypeError", "name must be a string, not undefined"],
     [() => client.get("a", { signal: 7 as never }), "TypeError", "signal must be an AbortSignal, not 7"],
     [() => client.list(7 as never).next(), "TypeError", "prefix must be a string, not 7"],
+    [() => client.waiters(7 as never).next(), "TypeError", "name must be a string, not 7"],
+    [() => client.observe(7 as never).next(), "TypeError", "name must be a string, not 7"],
     [() => client.checkToken("a", 0), "RangeError", "token must be a whole number from 1 to 9007199254740991, not 0"],
   ] as const) {
     await assert.rejects(async () => { await wrong(); }, { name, message });
@@ -97,6 +102,10 @@ void test("the stack of an error has the line of its caller", async (t) => {
     async checkedByCaller() { await nowhere.checkToken("a", 7); },
     async listedByCaller() { for await (const _ of nowhere.list()) break; },
     async watchedByCaller() { for await (const _ of nowhere.watch()) break; },
+    async observedByCaller() { for await (const _ of closed.observe("a")) break; },
+    async queuedByCaller() { for await (const _ of nowhere.waiters("a")) break; },
+    async convertedByCaller() { await lost.downgrade(); },
+    async describedByCaller() { await lost.describe({}); },
     async awaitedByCaller() { await Promise.all([client.lock("held")]); },
     async disposedByCaller() { await lost[Symbol.asyncDispose](); },
     // eslint-disable-next-line @typescript-eslint/require-await -- it throws

@@ -28,17 +28,58 @@ async function failure(work: Promise<unknown>): Promise<NotAllAcquired> {
 
 void test("names are sorted by the bytes of UTF-8, and each is there once", () => {
   const names = ["\u{10000}", "b", "\uff5e", "a", "b"];
-  assert.deepEqual(ordered(names), ["a", "b", "\uff5e", "\u{10000}"]);
+  assert.deepEqual(ordered(names).map(({ name }) => name), ["a", "b", "\uff5e", "\u{10000}"]);
   assert.deepEqual([...new Set(names)].sort(), ["a", "b", "\u{10000}", "\uff5e"], "that is another order");
   for (const [wrong, message] of [
     ["orders", "names must be a list of strings, not 'orders'"],
     [undefined, "names must be a list of strings, not undefined"],
     [[7], "a name must be a string, not 7"],
+    [[null], "a name must be a string, not null"],
+    [[{ shared: true }], "a name must be a string, not undefined"],
+    [[{ name: "a", shared: 1 }], "shared of a must be a boolean, not 1"],
+    [["a", "b", { name: "a", shared: true }], "a is asked for twice: shared, and not"],
     [["\ud800"], "a name must not have a lone surrogate: it is no valid Unicode"],
     [[], "names must be 1 to 64 different names, not 0"],
     [Array.from({ length: 65 }, (_, n) => String(n)), "names must be 1 to 64 different names, not 65"],
   ] as const) {
     assert.throws(() => ordered(wrong as unknown as string[]), { message });
+  }
+});
+
+void test("the same name with one mode is one lock", () => {
+  const reader = { name: "a", shared: true };
+  assert.deepEqual(ordered([reader, { ...reader }]), [reader]);
+  assert.deepEqual(ordered(["a", { name: "a" }, { name: "a", shared: false }]), [{ name: "a", shared: false }]);
+});
+
+void test("a set holds the parents of its leaf with others, and the leaf alone", async (t) => {
+  const server = await start(t);
+  const [client, other] = [connect(t, server), connect(t, server)];
+  const under = (leaf: string) => [leaf, { name: "fs", shared: true }, { name: "fs/etc", shared: true }];
+  const locks = await client.lockAll(under("fs/etc/hosts"));
+  assert.deepEqual([...locks].map(({ name, mode }) => [name, mode]), [
+    ["fs", "shared"],
+    ["fs/etc", "shared"],
+    ["fs/etc/hosts", "exclusive"],
+  ]);
+  const beside = (await other.tryAll(under("fs/etc/motd"))) ?? assert.fail("the parents are not shared");
+  assert.deepEqual(beside.names, ["fs", "fs/etc", "fs/etc/motd"]);
+  assert.equal(await other.tryAll(under("fs/etc/hosts")), null);
+  assert.equal(await other.tryAll(["fs/etc"]), null);
+  await Promise.all([locks.release(), beside.release()]);
+  assert.equal(await other.usingAll(["fs/etc"], (all) => all.get("fs/etc").mode), "exclusive");
+});
+
+void test("a name with two modes sends nothing", async (t) => {
+  const server = await start(t);
+  const client = connect(t, server);
+  const events = connect(t, server).watch();
+  await events.next();
+  await assert.rejects(client.lockAll(["a", "b", { name: "b", shared: true }]), TypeError);
+  await (await client.lock("c")).release();
+  for await (const { name } of events) {
+    assert.equal(name, "c");
+    break;
   }
 });
 

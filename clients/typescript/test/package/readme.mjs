@@ -21,6 +21,20 @@ const BLOCKS = [
     "await client.close();",
   ],
   [
+    "tellWhenWanted: true",
+    `import { Client } from "@fencepost/client";
+     const client = new Client();
+     let [settled, waits] = [0, Promise.resolve()];
+     const settleNext = async (token: number, signal: AbortSignal) => {
+       settled += 1;
+       if (settled === 2) waits = client.using("batch/night", { wait: 60_000 }, () => {});
+       await new Promise((resolve) => setTimeout(resolve, 10));
+     };`,
+    `await waits;
+     if (settled < 2) throw new Error(String(settled));
+     await client.close();`,
+  ],
+  [
     "client.usingAll(",
     `import { Client } from "@fencepost/client";
      const client = new Client();
@@ -29,6 +43,15 @@ const BLOCKS = [
        write: async (name: string, how: { token: number; signal: AbortSignal }) => { tokens.set(name, how.token); },
      };`,
     `if (tokens.size !== 2) throw new Error([...tokens.keys()].join());
+     await client.close();`,
+  ],
+  [
+    "fs/etc/hosts",
+    `import { Client } from "@fencepost/client";
+     const client = new Client();
+     let edited = 0;
+     const edit = async (token: number) => { edited = token; };`,
+    `if (edited === 0) throw new Error("it was not edited");
      await client.close();`,
   ],
   [
@@ -50,6 +73,17 @@ const BLOCKS = [
      if (ended !== reason) throw ended;
      if ((await client.get("billing/leader")).holders.length > 0) throw new Error("it leads");
      await client.close();`,
+  ],
+  [
+    "client.observe(",
+    `import { Client } from "@fencepost/client";
+     const client = new Client();
+     const lock = await client.lock("billing/leader");
+     const connectTo = async (address: string | undefined) => {
+       if (address === "10.0.0.7") process.exit(0);
+       await lock.describe({ address: "10.0.0.7" });
+     };`,
+    "",
   ],
   [
     "AbortSignal.timeout(5000)",

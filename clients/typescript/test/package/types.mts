@@ -1,8 +1,10 @@
-import { Client, type LeadOptions, type Lock, type LockDelay, LockLost, type LossReason } from "@fencepost/client";
+import { Client, type LeadOptions, type Lock, type LockDelay, type LockInSet } from "@fencepost/client";
+import { LockLost, LockWanted, type LossReason, type Mode } from "@fencepost/client";
 import { type Fenced, fenceName, redis, type sqlite, StaleToken } from "@fencepost/client/guards";
 import { FakeLock, type FakeLockOptions, Server, type ServerOptions } from "@fencepost/client/testing";
 
 const client: Client = new Client({ servers: ["a", "b:1"], token: () => Promise.resolve("t"), tls: { caFile: "ca" } });
+export const byFile: Client = new Client({ servers: "a", credentials: "token" });
 const value: number = await client.using("a", { ttl: 1000, wait: 1 }, async (lock: Lock, signal: AbortSignal) => {
   signal.throwIfAborted();
   return Promise.resolve(lock.token);
@@ -20,6 +22,9 @@ await using lock = await client.lock(text, { metadata: { a: "b" }, onAtRisk: (it
 const free: Lock | null = await client.tryLock("a", { minHold: 1000, lockDelay: 1000 });
 const reader: Lock = await client.lock("a", { shared: true });
 console.log(reader.token, (await client.get("a")).holderCount);
+if (await reader.tryUpgrade()) await reader.downgrade();
+const mode: Mode = reader.mode;
+console.log(mode);
 const permit: Lock = await client.lock("a", { semaphore: 5, permits: 1, permitLimitVersion: 1n });
 const slot: number | undefined = permit.slot;
 console.log(slot, permit.permits, (await client.get("a")).holders[0]?.slot, fenceName(permit));
@@ -27,7 +32,9 @@ console.log(slot, permit.permits, (await client.get("a")).holders[0]?.slot, fenc
 await client.lead("a", { shared: true }, () => 7);
 // @ts-expect-error An election has one leader at a time.
 await client.lead("a", { semaphore: 2 }, () => 7);
-// @ts-expect-error The locks of a set are exclusive.
+const item: LockInSet = { name: "a", shared: true };
+console.log((await client.lockAll(["b", item])).get("a").mode);
+// @ts-expect-error Each lock of a set has a mode of its own.
 await client.lockAll(["a"], { shared: true });
 const delay: LockDelay | undefined = (await client.get("a")).delay;
 console.log(delay?.remaining, delay?.holder, delay?.token);
@@ -45,6 +52,14 @@ const fakeOptions: FakeLockOptions = { token: 7, previousEnd: "expired" };
 const fake = new FakeLock("a", fakeOptions);
 const held: Lock = fake;
 if (held.status === "at-risk" || fake.isReleased) fake.lose("silence", 8);
+await using wanted = await client.lock("a", { owner: "job", maxWaiters: 1, tellWhenWanted: true, wait: 1 });
+await wanted.describe({ at: "b" }, "me");
+if (wanted.isWanted && wanted.wanted.reason instanceof LockWanted) console.log(wanted.wanted.reason.mode);
+for await (const { waitingFor, skipped } of client.waiters("a")) console.log(waitingFor, skipped);
+for await (const { holders, semaphore } of client.observe("a")) {
+  console.log(holders[0]?.identity, semaphore?.permitsUsed);
+}
+fake.want();
 // @ts-expect-error Durations are numbers of milliseconds.
 await client.lock(server.address, { ttl: "10s" });
 const fenced: Fenced = [lock, fake][0] ?? fake;

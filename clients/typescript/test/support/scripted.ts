@@ -4,6 +4,7 @@ import * as http2 from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
 import type { TestContext } from "node:test";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import type { ServiceImpl } from "@connectrpc/connect";
 import { anyPack } from "@bufbuild/protobuf/wkt";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { ERROR_DOMAIN } from "../../src/facts.js";
@@ -24,12 +25,16 @@ type Message<Case> = Extract<SessionRequest["message"], { case: Case }>["value"]
 /** What the test answers to one message of the client; `end` ends the stream. */
 export type Answer = (Response | "end")[];
 
+export type Calls = Partial<Omit<ServiceImpl<typeof LockService>, "session">>;
+
 /** Answers what the client sends. Releases are done by default, and what has no answer here is not answered. */
 export interface Script {
   acquire(message: Message<"acquire">): Answer;
   renew?(message: Message<"renew">): Answer;
   attach?(message: Message<"attach">): Answer;
   release?(message: Message<"release">): Answer;
+  /** What is called outside of a session. */
+  readonly calls?: Calls;
   /** Told of the lease id. */
   released?(leaseId: string): void;
 }
@@ -55,6 +60,7 @@ export async function scripted(t: TestContext, script: Script): Promise<string> 
   const routes = connectNodeAdapter({
     routes: (router) =>
       router.service(LockService, {
+        ...script.calls,
         async *session(requests) {
           for await (const { operation, message } of requests) {
             for (const [n, each] of answer(message).entries()) {
