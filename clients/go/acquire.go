@@ -147,7 +147,7 @@ func (a *attempts) run() (*Lock, error) {
 		a.request.Attempt++
 		op := acquireOperation(&acquisition{
 			request: proto.CloneOf(a.request), waitUntil: a.waitUntil, waitMax: a.waitMax,
-			onAtRisk: a.options.onAtRisk, ctx: a.ctx,
+			onAtRisk: a.options.onAtRisk, firstDescription: a.firstDescription(), ctx: a.ctx,
 		})
 		if !a.client.submit(op) {
 			return nil, ErrClosed
@@ -309,10 +309,11 @@ func (a *attempts) answered(op *operation) (lock *Lock, again bool, err error) {
 			return a.granted(op.granted, leaseEnd(answer.GetPreviousEnd()))
 		}
 	case pb.AcquireResponse_OUTCOME_CONTENDED:
-		if !a.options.untilDone && a.options.wait == 0 {
+		waits := a.options.untilDone || a.options.wait > 0
+		if !waits || a.options.maxWaiters != 0 && op.acquire.request.GetWaitTimeout().AsDuration() > 0 {
 			return nil, false, &ContendedError{
-				Name: name, Holders: holders(answer.GetHolders()), Delay: delay(answer.GetDelay()),
-				Waiters: int(answer.GetWaiters()),
+				Name: name, Holders: holders(answer.GetHolders()), Semaphore: semaphore(answer.GetSemaphore()),
+				Delay: delay(answer.GetDelay()), Waiters: int(answer.GetWaiters()),
 			}
 		}
 		// The answer to a repetition that arrived when the wait was over.
@@ -321,14 +322,14 @@ func (a *attempts) answered(op *operation) (lock *Lock, again bool, err error) {
 		// The longest wait of a request is over, but not that of the caller.
 		return nil, a.unbounded || a.byContext && a.hasTime(), a.timedOut(answer)
 	}
-	unknown := &failure{code: codes.Internal, message: "the server answered an acquire with an unknown message"}
-	return nil, false, unknown.public(name)
+	return nil, false, unknownAnswer("an acquire").public(name)
 }
 
 func (a *attempts) timedOut(answer *pb.AcquireResponse) error {
 	return &TimedOutError{
-		Name: a.request.GetLockName(), Holders: holders(answer.GetHolders()), Delay: delay(answer.GetDelay()),
-		Waiters: int(answer.GetWaiters()), byContext: a.byContext,
+		Name: a.request.GetLockName(), Holders: holders(answer.GetHolders()),
+		Semaphore: semaphore(answer.GetSemaphore()), Delay: delay(answer.GetDelay()), Waiters: int(answer.GetWaiters()),
+		byContext: a.byContext,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost-go/internal/clock"
@@ -14,8 +15,8 @@ import (
 
 // AcquireAll acquires several locks together: all of them, or none. Names are 1 to 64 names; one that is given twice
 // counts once. The options are those of [Client.Acquire] for each lock, except that [WithWait] is the wait for all of
-// them in sum, and that a request id belongs to one lock alone. [WithShared] and [WithSemaphore] are
-// refused.
+// them in sum, and that a request id belongs to one lock alone. [WithSharedNames] adds locks that are shared;
+// [WithShared] and [WithSemaphore] are refused.
 //
 // The locks are acquired one after another, in the order of the bytes of their names, in which all clients acquire
 // them: so no two calls wait for each other in a circle. It is not one step: others see that some are held, and those
@@ -103,45 +104,77 @@ func workUnderAll(ctx context.Context, locks *LockSet, work func(context.Context
 
 // wanted are the locks of one call.
 type wanted struct {
-	// names are in the order in which all clients acquire them.
-	names   []string
+	// locks are in the order in which all clients acquire them.
+	locks   []wantedLock
 	options acquireOptions
 	until   clock.Moment
 	// byTries is whether no lock is waited for: the wait is that for the next try.
 	byTries bool
 }
 
+type wantedLock struct {
+	name   string
+	shared bool
+}
+
 func newWanted(names []string, options []AcquireOption) (*wanted, error) {
-	sorted := slices.Clone(names)
-	slices.Sort(sorted) // Go compares strings by their bytes
-	sorted = slices.Compact(sorted)
-	w := &wanted{names: sorted, options: chosen(options)}
-	if len(sorted) == 0 || len(sorted) > facts.SetNamesMax {
-		rule := fmt.Sprintf("must be 1 to %d different names; they are %d", facts.SetNamesMax, len(sorted))
+	w := &wanted{options: chosen(options)}
+	for _, name := range names {
+		w.locks = append(w.locks, wantedLock{name: name})
+	}
+	for _, name := range w.options.alsoShared {
+		w.locks = append(w.locks, wantedLock{name: name, shared: true})
+	}
+	w.options.alsoShared = nil
+	// Go compares strings by their bytes.
+	slices.SortFunc(w.locks, func(a, b wantedLock) int { return strings.Compare(a.name, b.name) })
+	for i := 1; i < len(w.locks); i++ {
+		if before := w.locks[i-1]; before.name == w.locks[i].name && before.shared != w.locks[i].shared {
+			return nil, invalid(before.name, "mode", fmt.Sprintf("of %q cannot be both EXCLUSIVE and SHARED", before.name))
+		}
+	}
+	w.locks = slices.Compact(w.locks)
+	if len(w.locks) == 0 || len(w.locks) > facts.SetNamesMax {
+		rule := fmt.Sprintf("must be 1 to %d different names; they are %d", facts.SetNamesMax, len(w.locks))
 		return nil, invalid("", "names", rule)
 	}
 	if w.options.requestID != "" {
 		return nil, invalid("", "request_id", "belongs to one lock: it cannot be that of several")
 	}
 	if mode := w.options.modeName(); mode != "" {
-		return nil, invalid("", "mode", fmt.Sprintf("cannot be %s: the locks of a set are exclusive", mode))
-	}
-	for _, name := range sorted {
-		// Checked before the first lock is acquired.
-		if _, err := w.options.request(name, ""); err != nil {
-			return nil, err
-		}
+		rule := "cannot be " + mode + ": the locks of a set are exclusive, except for those of WithSharedNames"
+		return nil, invalid("", "mode", rule)
 	}
 	w.until = clock.Now().Add(w.options.wait)
-	return w, nil
+	// Checked before the first lock is acquired.
+	return w, w.check()
+}
+
+// check checks the requests. What the server refuses for the mode of one lock is refused here: another lock, which was
+// acquired and given back before it, would stay unavailable.
+func (w *wanted) check() error {
+	for _, lock := range w.locks {
+		o := w.next(lock)
+		switch {
+		case lock.shared && o.minHold != 0:
+			return invalid(lock.name, "min_hold", "must be 0 with mode SHARED")
+		case lock.shared && o.lockDelay != 0:
+			return invalid(lock.name, "lock_delay", "must be 0 with mode SHARED")
+		}
+		if _, err := o.request(lock.name, ""); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // left is what is left of the wait.
 func (w *wanted) left() time.Duration { return max(w.until.Sub(clock.Now()), 0) }
 
 // next are the options of the next lock: it is waited for as long as the one wait allows.
-func (w *wanted) next() acquireOptions {
+func (w *wanted) next(lock wantedLock) acquireOptions {
 	o := w.options
+	o.shared = lock.shared
 	o.wait = w.left()
 	if w.byTries {
 		o.wait, o.untilDone = 0, false
@@ -161,11 +194,11 @@ func (c *Client) acquireAll(ctx context.Context, w *wanted) (*LockSet, error) {
 			startReleases(locks)
 		}
 	}()
-	for _, name := range w.names {
-		o := w.next()
-		lock, err := c.acquireWith(waiting, name, o)
+	for _, next := range w.locks {
+		o := w.next(next)
+		lock, err := c.acquireWith(waiting, next.name, o)
 		if err != nil {
-			return nil, c.notAllAcquired(ctx, w, locks, name, w.waited(o, err))
+			return nil, c.notAllAcquired(ctx, w, locks, next.name, w.waited(o, err))
 		}
 		lost := lock.lease.ctx
 		defer context.AfterFunc(lost, func() { stop(context.Cause(lost)) })()
@@ -186,13 +219,14 @@ func (w *wanted) waited(o acquireOptions, err error) error {
 		return err
 	}
 	return &TimedOutError{
-		Name: contended.Name, Holders: contended.Holders, Delay: contended.Delay, Waiters: contended.Waiters,
+		Name: contended.Name, Holders: contended.Holders, Semaphore: contended.Semaphore, Delay: contended.Delay,
+		Waiters: contended.Waiters,
 	}
 }
 
 // notAllAcquired gives back what was acquired, and returns the error of the call.
 func (c *Client) notAllAcquired(ctx context.Context, w *wanted, locks []*Lock, name string, err error) error {
-	failed := &NotAllAcquiredError{Count: len(w.names), Name: name, Cause: err}
+	failed := &NotAllAcquiredError{Count: len(w.locks), Name: name, Cause: err}
 	for i := len(locks) - 1; i >= 0; i-- {
 		end := locks[i].Err()
 		var lost *LostError

@@ -241,6 +241,16 @@ func (c *Client) forget(held *lease) {
 	}
 }
 
+// toldLost ends a lease of which a server reports that it has ended. It returns the end of the lease.
+func (c *Client) toldLost(held *lease, lost *LostError) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held.finish(clock.Now(), lost)
+	c.forget(held)
+	c.detachElsewhere(held, nil)
+	return held.state(clock.Now()).end
+}
+
 // detachElsewhere stops the renewals of a lease on all sessions but one. The mutex is held.
 func (c *Client) detachElsewhere(held *lease, except *session) {
 	for _, open := range []*session{c.current, c.previous} {

@@ -45,6 +45,11 @@ type Config struct {
 	// stream that keeps the locks is opened again after a pause.
 	Token func(context.Context) (string, error)
 
+	// CredentialsFile is a file with a bearer token in one line, in place of Token. It is read before each call and each
+	// stream, so a token that was replaced is used from then on. Default: the variable FENCEPOST_CREDENTIALS, unless
+	// there is a Token; without it no token is sent.
+	CredentialsFile string
+
 	// Logger receives events, on a goroutine of its own: renewals that fail (warn) and work again (info), locks that are
 	// lost or forgotten (warn), releases in the background that gave up (warn), servers that fail (info), and servers
 	// that do not share a store (warn). They have the attributes lock, token, server, other (another server) and cause,
@@ -74,10 +79,14 @@ func (c Config) check() (settings, error) {
 	if err != nil {
 		return settings{}, err
 	}
+	token, setting, err := c.credentials()
+	if err != nil {
+		return settings{}, err
+	}
 	checked := settings{
 		addresses: addresses,
 		holder:    fallback(c.Holder, defaultHolder()),
-		token:     c.Token,
+		token:     token,
 		logger:    c.Logger,
 		options:   c.DialOptions,
 	}
@@ -92,9 +101,9 @@ func (c Config) check() (settings, error) {
 				"fencepost: CAFile, CertFile, KeyFile and TLS are for https:// addresses, not %s: write https://%s", address,
 				address)
 		}
-		if c.Token != nil && !address.tls && !address.isLocal() {
-			return settings{}, fmt.Errorf(
-				"fencepost: Token must not be sent to %s in plain text: write https://%s", address, address)
+		if token != nil && !address.tls && !address.isLocal() {
+			return settings{}, fmt.Errorf("fencepost: %s must not be sent to %s in plain text: write https://%s", setting,
+				address, address)
 		}
 	}
 	return checked, nil

@@ -16,7 +16,8 @@ import (
 
 // Errors to compare with by [errors.Is]. The errors that the client returns have types of their own, which say more.
 var (
-	// ErrContended matches a [*ContendedError]: the lock is held or unavailable, and the call did not wait.
+	// ErrContended matches a [*ContendedError]: the lock is held or unavailable, and the call did not wait, or too many
+	// wait already.
 	ErrContended = errors.New("fencepost: the lock is held")
 	// ErrTimedOut matches a [*TimedOutError]: the wait ended without a grant.
 	ErrTimedOut = errors.New("fencepost: the wait ended without a grant")
@@ -35,13 +36,15 @@ var (
 )
 
 // A ContendedError says that a lock is held, or unavailable because of the delay after its last lease, and that the
-// call did not wait for it. It matches [ErrContended].
+// call did not wait for it, or that as many wait as [WithMaxWaiters] allows. It matches [ErrContended].
 type ContendedError struct {
 	// Name is the name of the lock.
 	Name string
 	// Holders are the holders: one, or the oldest of those that hold the lock together, at most 8. None while the lock is
 	// being offered to the next waiter, or if there is a Delay.
 	Holders []LockHolder
+	// Semaphore has the permits, if the lock is held as a semaphore; otherwise nil.
+	Semaphore *Semaphore
 	// Delay says why nobody gets the lock, if nobody holds it; nil if there is no delay.
 	Delay *LockDelay
 	// Waiters is the number of waiting requests.
@@ -63,6 +66,8 @@ type TimedOutError struct {
 	// Holders are the holders: one, or the oldest of those that hold the lock together, at most 8. None while the lock is
 	// being offered to the next waiter, or if there is a Delay.
 	Holders []LockHolder
+	// Semaphore has the permits, if the lock is held as a semaphore; otherwise nil.
+	Semaphore *Semaphore
 	// Delay says why nobody gets the lock, if nobody holds it; nil if there is no delay.
 	Delay *LockDelay
 	// Waiters is the number of other waiting requests.

@@ -100,7 +100,7 @@ func (l *eventLog) flush(ctx context.Context) {
 
 // ofLock are the fields of an event that concerns a lock.
 func ofLock(held *lease, more ...slog.Attr) []slog.Attr {
-	return append([]slog.Attr{slog.String("lock", held.name), slog.Uint64("token", held.token)}, more...)
+	return append([]slog.Attr{slog.String("lock", held.name), slog.Uint64("token", held.token.Load())}, more...)
 }
 
 func (l *eventLog) atRisk(held *lease, left time.Duration, cause string) {
@@ -123,7 +123,7 @@ func (l *eventLog) lost(held *lease, loss *LostError) {
 
 func (l *eventLog) forgotten(held *lease) {
 	l.add(slog.LevelWarn, fmt.Sprintf("%s (token %d) was forgotten without a release, and is released", held.name,
-		held.token), ofLock(held)...)
+		held.token.Load()), ofLock(held)...)
 }
 
 // gaveUp is the end of a release, or of the cleanup behind an acquire, without an answer.

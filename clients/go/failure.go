@@ -120,6 +120,11 @@ func failureFrom(wire *spb.Status) *failure {
 
 func unavailable(message string) *failure { return &failure{code: codes.Unavailable, message: message} }
 
+// unknownAnswer is an answer that this version does not know.
+func unknownAnswer(call string) *failure {
+	return &failure{code: codes.Internal, message: "the server answered " + call + " with an unknown message"}
+}
+
 // isTransient reports whether a repetition may succeed.
 func (f *failure) isTransient() bool {
 	switch f.code {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	pb "github.com/fencepost/fencepost-go/fencepost/v1"
 	"github.com/fencepost/fencepost-go/internal/clock"
 	"github.com/fencepost/fencepost-go/internal/fakes"
 )
@@ -22,16 +23,19 @@ func newFakeLock(name string, token uint64) fakes.Lock {
 		released:   make(chan struct{}),
 		name:       name,
 		grantID:    uuid.NewString(),
-		holder:     "fake",
-		token:      token,
+		changing:   make(chan struct{}, 1),
+		wanted:     make(chan struct{}),
 		validUntil: clock.Now().Add(fakeTTL),
 		ttl:        fakeTTL,
 	}
+	label := "fake"
+	held.holder.Store(&label)
+	held.token.Store(token)
 	held.ctx, held.cancel = context.WithCancelCause(context.Background())
 	return fakes.Lock{
 		Lock: &Lock{owner: nobody{}, lease: held, previousEnd: EndReleased},
 		Lose: func() {
-			held.finish(clock.Now(), &LostError{Name: name, Token: token, Reason: LossRevoked})
+			held.finish(clock.Now(), &LostError{Name: name, Token: held.token.Load(), Reason: LossRevoked})
 		},
 		Released: held.released,
 	}
@@ -50,4 +54,25 @@ func (nobody) startRelease(held *lease, end error) {
 		}
 		close(held.released)
 	})
+}
+
+func (nobody) describe(ctx context.Context, held *lease, _ map[string]string, holder string) error {
+	if err := held.beginChange(ctx); err != nil {
+		return err
+	}
+	defer held.endChange()
+	held.described(0, holder)
+	return nil
+}
+
+func (nobody) convert(ctx context.Context, held *lease, mode pb.LockMode) (bool, error) {
+	if err := held.beginChange(ctx); err != nil {
+		return false, err
+	}
+	defer held.endChange()
+	token := held.token.Load()
+	if mode == pb.LockMode_LOCK_MODE_EXCLUSIVE && held.shared.Load() {
+		token++
+	}
+	return true, held.converted(clock.Now(), token, mode)
 }

@@ -21,6 +21,10 @@ type front struct {
 	stub    pb.LockServiceClient
 	change  func(*pb.SessionResponse) *pb.SessionResponse
 
+	// changed is told of each conversion and description that the server has answered, and returns the error for the
+	// client.
+	changed func() error
+
 	mu       sync.Mutex
 	requests []*pb.SessionRequest
 	// toServer and toClient send a message on the latest session.
@@ -87,6 +91,28 @@ func (f *front) Session(client grpc.BidiStreamingServer[pb.SessionRequest, pb.Se
 			return err
 		}
 	}
+}
+
+func (f *front) Convert(ctx context.Context, request *pb.ConvertRequest) (*pb.ConvertResponse, error) {
+	answer, err := f.stub.Convert(ctx, request)
+	if err == nil && f.changed != nil {
+		err = f.changed()
+	}
+	return answer, err
+}
+
+func (f *front) Describe(ctx context.Context, request *pb.DescribeRequest) (*pb.DescribeResponse, error) {
+	answer, err := f.stub.Describe(ctx, request)
+	if err == nil && f.changed != nil {
+		err = f.changed()
+	}
+	return answer, err
+}
+
+// ListWaiters has pages of one waiter.
+func (f *front) ListWaiters(ctx context.Context, request *pb.ListWaitersRequest) (*pb.ListWaitersResponse, error) {
+	request.PageSize = 1
+	return f.stub.ListWaiters(ctx, request)
 }
 
 // send sends a message to the server in the name of the client.

@@ -21,9 +21,20 @@ type lease struct {
 	// id is a secret: it is never logged.
 	id      string
 	grantID string
-	holder  string
-	token   uint64
-	events  *eventLog
+	// holder is the label, which a description may replace.
+	holder atomic.Pointer[string]
+	events *eventLog
+	// token and shared are those of the last conversion. They change under mu.
+	token  atomic.Uint64
+	shared atomic.Bool
+	// changing has an item during a conversion or a description.
+	changing chan struct{}
+	// description is the number of the next description; 0 if another process may have described the lease. It changes
+	// by turns, as changing says.
+	description uint64
+	// wanted is closed when somebody waits for the lock, of which the server told.
+	wanted     chan struct{}
+	wantedOnce sync.Once
 	// permits are those of a semaphore, and slot is that of one permit; otherwise 0.
 	permits, slot uint32
 	// onAtRisk is called, on a goroutine of its own, each time that renewals begin to fail.
@@ -116,7 +127,7 @@ func (l *lease) check(now clock.Moment) bool {
 	if l.bounded {
 		reason = LossMaxHold
 	}
-	l.end = &LostError{Name: l.name, Token: l.token, Reason: reason}
+	l.end = &LostError{Name: l.name, Token: l.token.Load(), Reason: reason}
 	return true
 }
 
@@ -190,5 +201,5 @@ func (l *lease) finish(now clock.Moment, end error) { l.update(now, func() { l.e
 
 // lost is the error of a loss that the server reports.
 func (l *lease) lost(end pb.LeaseEnd, successor uint64) *LostError {
-	return &LostError{Name: l.name, Token: l.token, Reason: lossReason(end), SuccessorToken: successor}
+	return &LostError{Name: l.name, Token: l.token.Load(), Reason: lossReason(end), SuccessorToken: successor}
 }

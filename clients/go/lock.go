@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	pb "github.com/fencepost/fencepost-go/fencepost/v1"
 	"github.com/fencepost/fencepost-go/internal/clock"
 )
 
@@ -26,15 +27,19 @@ type Lock struct {
 	previousEnd LeaseEnd
 }
 
-// An owner is what releases a lease: the client that acquired it, or nobody for a lock of fenceposttest.
-type owner interface{ startRelease(held *lease, end error) }
+// An owner is what releases and changes a lease: the client that acquired it, or nobody for a lock of fenceposttest.
+type owner interface {
+	startRelease(held *lease, end error)
+	convert(ctx context.Context, held *lease, mode pb.LockMode) (bool, error)
+	describe(ctx context.Context, held *lease, metadata map[string]string, holder string) error
+}
 
 // Name is the name of the lock.
 func (l *Lock) Name() string { return l.lease.name }
 
-// Token is the fencing token: above 0, below 2^53, and higher than those of all earlier grants of the lock. Send it with
-// every write to the store that the lock protects.
-func (l *Lock) Token() uint64 { return l.lease.token }
+// Token is the fencing token: above 0, below 2^53, and higher than those of all earlier grants of the lock. Send it
+// with every write to the store that the lock protects. [Lock.TryUpgrade] changes it.
+func (l *Lock) Token() uint64 { return l.lease.token.Load() }
 
 // GrantID is the public id of the grant. Store it with the token: it tells grants with equal tokens apart.
 func (l *Lock) GrantID() string { return l.lease.grantID }
@@ -46,8 +51,8 @@ func (l *Lock) Permits() uint32 { return l.lease.permits }
 // from 1 to the limit. For what exists so many times: ids of workers, ports, seats of a licence. Otherwise ok is false.
 func (l *Lock) Slot() (slot uint32, ok bool) { return l.lease.slot, l.lease.slot != 0 }
 
-// Holder is the label that others see as the holder.
-func (l *Lock) Holder() string { return l.lease.holder }
+// Holder is the label that others see as the holder. [Lock.Describe] can change it.
+func (l *Lock) Holder() string { return *l.lease.holder.Load() }
 
 // PreviousEnd says how the previous lease of the lock ended. Unless it was released, check what its holder left behind.
 func (l *Lock) PreviousEnd() LeaseEnd { return l.previousEnd }
@@ -98,7 +103,9 @@ func (l *Lock) Release(ctx context.Context) error {
 }
 
 // String returns the name and the token.
-func (l *Lock) String() string { return fmt.Sprintf("%s (token %d)", l.lease.name, l.lease.token) }
+func (l *Lock) String() string {
+	return fmt.Sprintf("%s (token %d)", l.lease.name, l.lease.token.Load())
+}
 
 // GoString returns the public fields: the lease id is a secret.
 func (l *Lock) GoString() string {
@@ -108,5 +115,5 @@ func (l *Lock) GoString() string {
 
 // LogValue returns the name and the token as a group.
 func (l *Lock) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("name", l.lease.name), slog.Uint64("token", l.lease.token))
+	return slog.GroupValue(slog.String("name", l.lease.name), slog.Uint64("token", l.lease.token.Load()))
 }

@@ -77,7 +77,7 @@ func TestAReaderWaitsBehindAWriterThatWaits(t *testing.T) {
 }
 
 // A server of an earlier version refuses what it does not know: nothing is sent that was not asked for.
-func TestAModeThatIsNotAskedForIsNotSent(t *testing.T) {
+func TestWhatIsNotAskedForIsNotSent(t *testing.T) {
 	t.Parallel()
 	front := startFront(t, fenceposttest.Start(t).Address, func(response *pb.SessionResponse) *pb.SessionResponse {
 		return response
@@ -86,8 +86,8 @@ func TestAModeThatIsNotAskedForIsNotSent(t *testing.T) {
 	acquire(t, client, "a")
 	acquire(t, client, "b", fencepost.WithShared())
 	sent := front.acquires()
-	if len(sent) != 2 || sent[0].GetMode() != pb.LockMode_LOCK_MODE_UNSPECIFIED ||
-		sent[1].GetMode() != pb.LockMode_LOCK_MODE_SHARED {
+	if len(sent) != 2 || sent[0].GetMode() != pb.LockMode_LOCK_MODE_UNSPECIFIED || sent[0].GetOwner() != "" ||
+		sent[0].GetMaxWaiters() != 0 || sent[0].GetTellWhenWanted() || sent[1].GetMode() != pb.LockMode_LOCK_MODE_SHARED {
 		t.Fatalf("sent %v", sent)
 	}
 }

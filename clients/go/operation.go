@@ -49,6 +49,8 @@ type acquisition struct {
 	waitUntil clock.Moment
 	waitMax   time.Duration
 	onAtRisk  func()
+	// firstDescription is the number of the first description of the lease; 0 if another process may have the request.
+	firstDescription uint64
 	// ctx gives its values to the context of the lock.
 	ctx context.Context
 }

@@ -32,6 +32,7 @@ type acquireOptions struct {
 	wait       time.Duration
 	untilDone  bool
 	holder     string
+	owner      string
 	metadata   map[string]string
 	requestID  string
 	minToken   uint64
@@ -39,11 +40,15 @@ type acquireOptions struct {
 	minHold    time.Duration
 	lockDelay  time.Duration
 	shared     bool
+	alsoShared []string
 	semaphore  *uint32
 	permits    uint32
 	version    uint64
+	maxWaiters uint32
 	onAtRisk   func()
 	onPosition func(int)
+	// tellWhenWanted is whether [Lock.Wanted] is to be told.
+	tellWhenWanted bool
 }
 
 // WithTTL sets how long the lease lasts without a renewal: 1 s to 24 h, unless the server is configured otherwise.
@@ -66,6 +71,11 @@ func WithWaitUntilDone() AcquireOption {
 
 // WithHolder sets the label that others see as the holder, at most 256 bytes, in place of the client's.
 func WithHolder(label string) AcquireOption { return func(o *acquireOptions) { o.holder = label } }
+
+// WithOwner sets a label of what acquires locks one after another, and waits for one while it holds others: a worker, a
+// job, a transaction; at most 128 bytes. Others see it beside the holder. Requests with one owner that wait for each
+// other are a deadlock, which "fencepost deadlocks" finds. All servers have to know it, as with [WithMaxHold].
+func WithOwner(owner string) AcquireOption { return func(o *acquireOptions) { o.owner = owner } }
 
 // WithMetadata adds metadata that is shown with the holder: at most 4 KiB for all keys and values.
 func WithMetadata(metadata map[string]string) AcquireOption {
@@ -114,9 +124,18 @@ func WithLockDelay(lockDelay time.Duration) AcquireOption {
 // (writers). A reader never overtakes a writer that waits: a task that holds the lock and asks for it once more while a
 // writer waits, waits for itself until its wait is over. Tokens rise with each grant, of readers too: readers that
 // write next to each other must not be compared by the plain guards. All servers have to know it, as with
-// [WithMaxHold]. Not with [WithMinHold] and [WithLockDelay], and not in [Client.AcquireAll], [Client.TryAll] and
-// [Client.Lead].
+// [WithMaxHold]. Not with [WithMinHold] and [WithLockDelay], not in [Client.Lead], and not in [Client.AcquireAll] and
+// [Client.TryAll], which have [WithSharedNames].
 func WithShared() AcquireOption { return func(o *acquireOptions) { o.shared = true } }
+
+// WithSharedNames adds locks to those of [Client.AcquireAll], [Client.TryAll] and [Client.DoAll], which are shared as
+// by [WithShared] while the others are exclusive. For hierarchies: share the parents, and lock the leaf. They are
+// acquired in one order with the others. A name that is given for both modes is refused.
+func WithSharedNames(names ...string) AcquireOption {
+	return func(o *acquireOptions) {
+		o.alsoShared = append(o.alsoShared[:len(o.alsoShared):len(o.alsoShared)], names...)
+	}
+}
 
 // WithSemaphore takes a permit of a semaphore, of which all holders together use no more than limit: 1 to 1,000,000.
 // Nobody else holds the lock beside them, and requests are served in the order in which they came. A lock with one
@@ -140,6 +159,13 @@ func WithPermits(permits uint32) AcquireOption {
 // has named is in force for as long as the semaphore is held or waited for. Raise it with each change of the limit.
 func WithPermitLimitVersion(version uint64) AcquireOption {
 	return func(o *acquireOptions) { o.version = version }
+}
+
+// WithMaxWaiters sets how many requests may wait already: with so many, the acquire returns a [*ContendedError] at once
+// in place of waiting. For work that need not be done twice, such as a build that the next one replaces. By default,
+// and with 0, there is no bound but that of the server. All servers have to know it, as with [WithMaxHold].
+func WithMaxWaiters(count uint32) AcquireOption {
+	return func(o *acquireOptions) { o.maxWaiters = count }
 }
 
 // WithOnAtRisk sets a function that is called, on a goroutine of its own, each time that renewals begin to fail. The
@@ -172,6 +198,10 @@ func (o *acquireOptions) request(name, holder string) (*pb.AcquireRequest, error
 		RequestId: fallback(o.requestID, uuid.NewString()),
 		Metadata:  o.metadata,
 		MinToken:  o.minToken,
+		// Servers of earlier versions know none of these: what is not asked for is not sent.
+		Owner:          o.owner,
+		MaxWaiters:     o.maxWaiters,
+		TellWhenWanted: o.tellWhenWanted,
 	}
 	if o.ttl != nil {
 		request.Ttl = durationpb.New(*o.ttl)
@@ -179,7 +209,6 @@ func (o *acquireOptions) request(name, holder string) (*pb.AcquireRequest, error
 	if o.maxHold != nil {
 		request.MaxHold = durationpb.New(*o.maxHold)
 	}
-	// Servers of earlier versions know none of these: what is not asked for is not sent.
 	if o.minHold != 0 {
 		request.MinHold = durationpb.New(o.minHold)
 	}
@@ -193,14 +222,11 @@ func (o *acquireOptions) request(name, holder string) (*pb.AcquireRequest, error
 		request.Mode, request.PermitLimit = pb.LockMode_LOCK_MODE_SEMAPHORE, *o.semaphore
 		request.Permits, request.PermitLimitVersion = max(o.permits, 1), o.version
 	}
-	texts := map[string]string{"lock_name": name, "holder": request.GetHolder(), "request_id": request.GetRequestId()}
-	for key, value := range o.metadata {
-		texts["metadata"] += key + value
+	if err := checkTexts(name, request.GetRequestId(), request.GetHolder(), o.metadata); err != nil {
+		return nil, err
 	}
-	for field, text := range texts {
-		if err := checkUTF8(name, field, text); err != nil {
-			return nil, err
-		}
+	if err := checkUTF8(name, "owner", o.owner); err != nil {
+		return nil, err
 	}
 	if size := proto.Size(request); size > requestBytes {
 		return nil, invalid(name, "", fmt.Sprintf("the request has %d bytes, the maximum is %d: shorten its fields", size,
@@ -212,6 +238,8 @@ func (o *acquireOptions) request(name, holder string) (*pb.AcquireRequest, error
 // checkMode checks that the options ask for one mode.
 func (o *acquireOptions) checkMode(name string) error {
 	switch {
+	case len(o.alsoShared) > 0:
+		return invalid(name, "names", "are those of several locks: WithSharedNames is for AcquireAll, TryAll and DoAll")
 	case o.semaphore != nil && o.shared:
 		return invalid(name, "mode", "cannot be both SHARED and SEMAPHORE")
 	case o.semaphore == nil && o.permits != 0:
@@ -231,6 +259,20 @@ func (o *acquireOptions) modeName() string {
 		return "SHARED"
 	}
 	return ""
+}
+
+// checkTexts checks that the texts of a request are valid UTF-8.
+func checkTexts(name, requestID, holder string, metadata map[string]string) error {
+	texts := map[string]string{"lock_name": name, "holder": holder, "request_id": requestID}
+	for key, value := range metadata {
+		texts["metadata"] += key + value
+	}
+	for field, text := range texts {
+		if err := checkUTF8(name, field, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkUTF8 checks a text that has to be valid UTF-8: protobuf cannot send another one.

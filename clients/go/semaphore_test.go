@@ -63,7 +63,7 @@ func TestHoldersOfASemaphoreHaveSlots(t *testing.T) {
 	hasSlot(t, second, 1, 2)
 
 	_, err := client.TryAcquire(ctx, "orders/42", semaphore)
-	_ = as[*fencepost.ContendedError](t, err)
+	contended := as[*fencepost.ContendedError](t, err)
 	_, err = client.Acquire(ctx, "orders/42", semaphore, fencepost.WithWait(50*time.Millisecond))
 	timedOut := as[*fencepost.TimedOutError](t, err)
 	if !strings.HasSuffix(err.Error(), ": it is held by first and second, 0 waiting") {
@@ -82,6 +82,13 @@ func TestHoldersOfASemaphoreHaveSlots(t *testing.T) {
 		}
 	}
 
+	used := fencepost.Semaphore{PermitsUsed: 2, PermitLimit: 2}
+	for _, permits := range []*fencepost.Semaphore{contended.Semaphore, timedOut.Semaphore, info.Semaphore} {
+		if permits == nil || *permits != used {
+			t.Fatalf("got %+v", permits)
+		}
+	}
+
 	third := acquiring(t, client, semaphore)
 	waiting(t, other, "orders/42", 1)
 	must(t, first.Release(ctx))
@@ -89,6 +96,11 @@ func TestHoldersOfASemaphoreHaveSlots(t *testing.T) {
 	hasSlot(t, lock, 1, 1)
 	must(t, errors.Join(second.Release(ctx), lock.Release(ctx)))
 	hasSlot(t, acquire(t, other, "orders/42"), 0, 0)
+	info, err = client.Get(ctx, "orders/42")
+	must(t, err)
+	if info.Semaphore != nil {
+		t.Fatalf("got %+v", info.Semaphore)
+	}
 }
 
 func TestSeveralPermitsAreOneLockWithoutASlot(t *testing.T) {
@@ -120,6 +132,11 @@ func TestAChangedLimitNeedsAHigherVersion(t *testing.T) {
 	waiting(t, client, "orders/42", 1)
 	// The new limit has room for the waiter and for the request that names it.
 	third := acquire(t, client, "orders/42", fencepost.WithSemaphore(3), fencepost.WithPermitLimitVersion(1))
+	info, err := client.Get(testContext(t), "orders/42")
+	must(t, err)
+	if *info.Semaphore != (fencepost.Semaphore{PermitsUsed: 3, PermitLimit: 3, PermitLimitVersion: 1}) {
+		t.Fatalf("got %+v", info.Semaphore)
+	}
 	one, _ := first.Slot()
 	two, _ := second().Slot()
 	three, _ := third.Slot()

@@ -293,6 +293,11 @@ func (s *session) receive(response *pb.SessionResponse, now clock.Moment) {
 		proof = false
 	case *pb.SessionResponse_Detached:
 		s.detached(message.Detached, now)
+	case *pb.SessionResponse_Wanted:
+		if attachment := s.outbox.attached[message.Wanted.GetHandle()]; attachment != nil {
+			attachment.lease.toldWanted()
+		}
+		proof = false
 	case *pb.SessionResponse_Draining:
 		s.drains()
 		proof = false

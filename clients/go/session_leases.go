@@ -119,23 +119,32 @@ func (s *session) granted(op *operation, answer *pb.AcquireResponse, now clock.M
 	}
 	first := reading{sent: op.sent, read: now, heldFor: duration(answer.GetHeldFor()), ttl: duration(wire.GetTtl())}
 	held := &lease{
-		released:   make(chan struct{}),
-		name:       op.acquire.request.GetLockName(),
-		id:         wire.GetLeaseId(),
-		grantID:    wire.GetGrantId(),
-		holder:     op.acquire.request.GetHolder(),
-		token:      wire.GetFencingToken(),
-		permits:    op.acquire.request.GetPermits(),
-		slot:       wire.GetSlot(),
-		events:     s.client.events,
-		onAtRisk:   op.acquire.onAtRisk,
-		validUntil: first.validUntil(),
-		ttl:        first.ttl,
-		replayed:   op.acquire.request.GetAttempt() > 1,
+		released:    make(chan struct{}),
+		name:        op.acquire.request.GetLockName(),
+		id:          wire.GetLeaseId(),
+		grantID:     wire.GetGrantId(),
+		changing:    make(chan struct{}, 1),
+		wanted:      make(chan struct{}),
+		description: op.acquire.firstDescription,
+		permits:     op.acquire.request.GetPermits(),
+		slot:        wire.GetSlot(),
+		events:      s.client.events,
+		onAtRisk:    op.acquire.onAtRisk,
+		validUntil:  first.validUntil(),
+		ttl:         first.ttl,
+		replayed:    op.acquire.request.GetAttempt() > 1,
 
 		hasMaxHold:   op.acquire.request.GetMaxHold() != nil,
 		hasLockDelay: op.acquire.request.GetLockDelay() != nil,
 	}
+	label := op.acquire.request.GetHolder()
+	held.holder.Store(&label)
+	held.token.Store(wire.GetFencingToken())
+	mode := wire.GetMode()
+	if mode == pb.LockMode_LOCK_MODE_UNSPECIFIED { // an older server does not tell it
+		mode = op.acquire.request.GetMode()
+	}
+	held.shared.Store(mode == pb.LockMode_LOCK_MODE_SHARED)
 	held.attachments.attempt, held.attachments.at = 1, now
 	held.ctx, held.cancel = context.WithCancelCause(context.WithoutCancel(op.acquire.ctx))
 	s.outbox.insert(op.handle, &attachment{lease: held, number: 1, sent: op.sent, confirmed: true})

@@ -122,9 +122,11 @@ func isHopeless(t *testing.T, client *fencepost.Client, problem string) {
 func TestMistakesOfTheConfigurationAreReported(t *testing.T) {
 	token := func(context.Context) (string, error) { return "secret", nil }
 	for problem, config := range map[string]fencepost.Config{
-		"write https://a:1": {Servers: []string{"a:1"}, CAFile: "ca.pem"},
-		"plain text":        {Servers: []string{"a:1"}, Token: token},
-		"cannot read":       {Servers: []string{"https://a:1"}, CAFile: "/nowhere.pem"},
+		"write https://a:1":                                     {Servers: []string{"a:1"}, CAFile: "ca.pem"},
+		"Token must not be sent to a:1 in plain text":           {Servers: []string{"a:1"}, Token: token},
+		"CredentialsFile must not be sent to a:1 in plain text": {Servers: []string{"a:1"}, CredentialsFile: "token"},
+		"Token and CredentialsFile must not be given together":  {Token: token, CredentialsFile: "token"},
+		"cannot read": {Servers: []string{"https://a:1"}, CAFile: "/nowhere.pem"},
 		"CertFile and KeyFile must be given together": {Servers: []string{"https://a:1"}, CertFile: "cert.pem"},
 		"invalid server address ":                     {Servers: []string{"redis://a"}},
 	} {

@@ -64,6 +64,11 @@ type LockHolder struct {
 	// Holder is the label of the holder. It is "classic client", and Token is 0, if a client that uses Redis directly
 	// holds the lock.
 	Holder string
+	// Owner is the owner that the request named; it proves nothing.
+	Owner string
+	// Identity is who the holder is, as the server verified it; empty if the server verifies nobody (serve --access).
+	// Unlike the label, it proves something.
+	Identity string
 	// GrantID is the public id of the grant.
 	GrantID string
 	// Token is the fencing token of the grant.
@@ -74,8 +79,10 @@ type LockHolder struct {
 	ExpiresIn time.Duration
 	// HeldSince is the time since the grant.
 	HeldSince time.Duration
-	// Metadata is the metadata of the request.
+	// Metadata is the metadata of the request, or of its last description.
 	Metadata map[string]string
+	// Description is the number of its last description; 0 if what it says is that of the request.
+	Description uint64
 	// Shared is whether the holder shares the lock with others, by [WithShared].
 	Shared bool
 	// Permits are its permits of a semaphore, and Slot is its slot if it has one permit; 0 if the lock is held as none.
@@ -93,6 +100,16 @@ type LockDelay struct {
 	Token uint64
 }
 
+// A Semaphore is a lock that is held with permits, by [WithSemaphore].
+type Semaphore struct {
+	// PermitsUsed is how many permits its holders use: more than the limit only after that was lowered.
+	PermitsUsed uint64
+	// PermitLimit is the limit in force.
+	PermitLimit uint32
+	// PermitLimitVersion is its version.
+	PermitLimitVersion uint64
+}
+
 // LockInfo is the public state of a lock: a snapshot that may be out of date when it arrives.
 type LockInfo struct {
 	// Name is the name of the lock.
@@ -102,6 +119,8 @@ type LockInfo struct {
 	Holders []LockHolder
 	// HolderCount is how many holders the lock has in all.
 	HolderCount int
+	// Semaphore has the permits, if the lock is held as a semaphore; otherwise nil.
+	Semaphore *Semaphore
 	// Delay says why nobody gets the lock, if nobody holds it; nil if there is no delay.
 	Delay *LockDelay
 	// Waiters is the number of waiting requests.
@@ -152,16 +171,19 @@ func holders(wire []*pb.LockHolder) []LockHolder {
 	found := make([]LockHolder, 0, len(wire))
 	for _, holder := range wire {
 		found = append(found, LockHolder{
-			Holder:    holder.GetHolder(),
-			GrantID:   holder.GetGrantId(),
-			Token:     holder.GetFencingToken(),
-			TTL:       duration(holder.GetTtl()),
-			ExpiresIn: duration(holder.GetExpiresIn()),
-			HeldSince: duration(holder.GetHeldSince()),
-			Metadata:  holder.GetMetadata(),
-			Shared:    holder.GetMode() == pb.LockMode_LOCK_MODE_SHARED,
-			Permits:   holder.GetPermits(),
-			Slot:      holder.GetSlot(),
+			Holder:      holder.GetHolder(),
+			Owner:       holder.GetOwner(),
+			Identity:    holder.GetIdentity(),
+			GrantID:     holder.GetGrantId(),
+			Token:       holder.GetFencingToken(),
+			TTL:         duration(holder.GetTtl()),
+			ExpiresIn:   duration(holder.GetExpiresIn()),
+			HeldSince:   duration(holder.GetHeldSince()),
+			Metadata:    holder.GetMetadata(),
+			Description: holder.GetDescription(),
+			Shared:      holder.GetMode() == pb.LockMode_LOCK_MODE_SHARED,
+			Permits:     holder.GetPermits(),
+			Slot:        holder.GetSlot(),
 		})
 	}
 	return found
@@ -177,11 +199,23 @@ func delay(wire *pb.LockDelay) *LockDelay {
 	}
 }
 
+// semaphore is nil if the lock is held as none.
+func semaphore(wire *pb.Semaphore) *Semaphore {
+	if wire == nil {
+		return nil
+	}
+	return &Semaphore{
+		PermitsUsed: wire.GetPermitsUsed(), PermitLimit: wire.GetPermitLimit(),
+		PermitLimitVersion: wire.GetPermitLimitVersion(),
+	}
+}
+
 func lockInfo(wire *pb.LockInfo) LockInfo {
 	return LockInfo{
 		Name:        wire.GetLockName(),
 		Holders:     holders(wire.GetHolders()),
 		HolderCount: int(wire.GetHolderCount()),
+		Semaphore:   semaphore(wire.GetSemaphore()),
 		Delay:       delay(wire.GetDelay()),
 		Waiters:     int(wire.GetWaiters()),
 		PreviousEnd: leaseEnd(wire.GetPreviousEnd()),

@@ -40,7 +40,8 @@ func TestALeaseSurvivesTheLossOfItsStream(t *testing.T) {
 
 func newLease(validFor time.Duration) (*lease, clock.Moment) {
 	now := clock.Now()
-	held := &lease{name: "orders/42", token: 7, validUntil: now.Add(validFor), ttl: time.Hour}
+	held := &lease{name: "orders/42", validUntil: now.Add(validFor), ttl: time.Hour}
+	held.token.Store(7)
 	held.ctx, held.cancel = context.WithCancelCause(context.Background())
 	return held, now
 }

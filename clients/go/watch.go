@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"google.golang.org/grpc"
 
 	pb "github.com/fencepost/fencepost-go/fencepost/v1"
 	"github.com/fencepost/fencepost-go/internal/clock"
@@ -29,7 +27,8 @@ const (
 	EventRevoked EventKind = "revoked"
 	// EventMissed: events were lost. List again to get the current state.
 	EventMissed EventKind = "missed"
-	// EventChanged: its holder made an exclusive lease a shared one, or the reverse. Token is the one that it has now.
+	// EventChanged: its holder converted or described it. Token and Holder are those that it has now, and Mode is its
+	// mode.
 	EventChanged EventKind = "changed"
 )
 
@@ -41,12 +40,16 @@ type Event struct {
 	Name string
 	// Holder is the label of the holder.
 	Holder string
+	// Identity is who the holder is, as the server verified it; empty if it verifies nobody.
+	Identity string
 	// GrantID is the public id of the grant.
 	GrantID string
 	// Token is the fencing token of the grant.
 	Token uint64
 	// Reason is why the lease was revoked.
 	Reason string
+	// Mode is the mode of the lease from now on, with EventChanged.
+	Mode LockMode
 	// Missed is the lowest possible number of events lost since the previous event; 0 if it is not known.
 	Missed uint64
 }
@@ -58,11 +61,7 @@ type Watcher struct {
 	prefix string
 	ctx    context.Context
 	cancel context.CancelFunc
-	// events is the stream.
-	events pb.LockService_WatchClient
-	// end ends the stream, which runs on a shared connection.
-	end        context.CancelFunc
-	connection *sharedConn
+	events *stream[pb.WatchResponse]
 	// err is the error that has ended the watcher.
 	err error
 }
@@ -110,13 +109,8 @@ func (w *Watcher) Next() (event Event, err error) {
 
 func (w *Watcher) next() (Event, error) {
 	for {
-		message, err := w.events.Recv()
-		if err != nil {
-			w.end()
-			failed := failureOf(err)
-			if failed.reason == "" {
-				w.client.servers.retire(w.connection)
-			}
+		message, failed := w.events.next()
+		if failed != nil {
 			if !failed.isTransient() && failed.isFinalForSession() {
 				return Event{}, failed.public("")
 			}
@@ -168,33 +162,12 @@ func (w *Watcher) open() error {
 }
 
 // start makes one attempt to open the stream.
-func (w *Watcher) start() *failure {
-	server := w.client.servers.current()
-	connection, err := w.client.servers.borrow(server)
-	if err != nil {
-		return failureOf(err)
+func (w *Watcher) start() (failed *failure) {
+	watch := func(ctx context.Context, stub pb.LockServiceClient) (grpc.ServerStreamingClient[pb.WatchResponse], error) {
+		return stub.Watch(ctx, &pb.WatchRequest{Prefix: w.prefix})
 	}
-	ctx, cancel := context.WithCancel(w.ctx)
-	late := time.AfterFunc(callTimeout, cancel)
-	defer late.Stop()
-	closed := context.AfterFunc(w.client.closing, cancel)
-	defer closed()
-	events, err := connection.stub().Watch(ctx, &pb.WatchRequest{Prefix: w.prefix})
-	if err == nil {
-		_, err = events.Recv() // STARTED
-	}
-	if err == nil && late.Stop() && closed() {
-		w.events, w.end, w.connection = events, cancel, connection
-		w.client.servers.works(server)
-		context.AfterFunc(ctx, func() { w.client.servers.giveBack(connection) })
-		return nil
-	}
-	cancel()
-	defer w.client.servers.giveBack(connection)
-	if err == nil || !late.Stop() {
-		err = status.Error(codes.DeadlineExceeded, "no answer in time")
-	}
-	return w.client.callFailed(w.ctx, connection, err)
+	w.events, _, failed = openStream(w.ctx, w.client, watch) // the first event is STARTED
+	return failed
 }
 
 func eventOf(message *pb.WatchResponse) (Event, bool) {
@@ -207,8 +180,13 @@ func eventOf(message *pb.WatchResponse) (Event, bool) {
 		pb.WatchResponse_KIND_CHANGED:  EventChanged,
 	}
 	kind, ok := kinds[message.GetKind()]
-	return Event{
-		Kind: kind, Name: message.GetLockName(), Holder: message.GetHolder(), GrantID: message.GetGrantId(),
-		Token: message.GetFencingToken(), Reason: message.GetReason(), Missed: message.GetMissed(),
-	}, ok
+	event := Event{
+		Kind: kind, Name: message.GetLockName(), Holder: message.GetHolder(), Identity: message.GetIdentity(),
+		GrantID: message.GetGrantId(), Token: message.GetFencingToken(), Reason: message.GetReason(),
+		Missed: message.GetMissed(),
+	}
+	if kind == EventChanged {
+		event.Mode = lockMode(message.GetMode())
+	}
+	return event, ok
 }

@@ -7,8 +7,9 @@ import (
 
 // A FakeLock is a lock without a server, for unit tests of code that takes a lock. Lock is what the code gets: a
 // [fencepost.Lock] as a client returns, which excludes nobody and is valid for a day. It has no options: no max_hold
-// ends it, no min_hold or lock_delay keeps a lock unavailable after it, and it is neither shared nor of a semaphore. A
-// server ([Start]) honours them all.
+// ends it, no min_hold or lock_delay keeps a lock unavailable after it, and it is no semaphore. It converts as it is
+// told, since nobody else holds it: [fencepost.Lock.TryUpgrade] after a Downgrade raises the token by one. A
+// description changes its label, and nobody ever wants it. A server ([Start]) honours all options.
 //
 //	fake := fenceposttest.NewFakeLock("orders/42", 7)
 //	err := ship(ctx, fake.Lock)

@@ -60,3 +60,31 @@ func TestAFakeLockIsLost(t *testing.T) {
 		}
 	}
 }
+
+func TestAFakeLockIsConverted(t *testing.T) {
+	fake := fenceposttest.NewFakeLock("orders/42", 7)
+	if err := fake.Downgrade(t.Context()); err != nil || fake.Mode() != fencepost.ModeShared || fake.Token() != 7 {
+		t.Fatalf("token %d, held as %v: %v", fake.Token(), fake.Mode(), err)
+	}
+	for range 2 {
+		upgraded, err := fake.TryUpgrade(t.Context())
+		if err != nil || !upgraded || fake.Mode() != fencepost.ModeExclusive || fake.Token() != 8 {
+			t.Fatalf("token %d, held as %v: %v, %v", fake.Token(), fake.Mode(), upgraded, err)
+		}
+	}
+	fake.Lose()
+	if err := fake.Downgrade(t.Context()); !errors.Is(err, fencepost.ErrLost) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestAFakeLockIsDescribed(t *testing.T) {
+	fake := fenceposttest.NewFakeLock("orders/42", 7)
+	if err := fake.Describe(t.Context(), nil, "worker"); err != nil || fake.Holder() != "worker" || fake.IsWanted() {
+		t.Fatalf("got %q, %v", fake.Holder(), err)
+	}
+	fake.Lose()
+	if err := fake.Describe(t.Context(), nil, ""); !errors.Is(err, fencepost.ErrLost) {
+		t.Fatalf("got %v", err)
+	}
+}

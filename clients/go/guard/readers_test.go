@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost-go/fenceposttest"
 	"github.com/fencepost/fencepost-go/guard"
 	"github.com/fencepost/fencepost-go/guard/pgxguard"
 	"github.com/fencepost/fencepost-go/guard/sqlguard"
@@ -83,6 +84,26 @@ func TestADowngradedWriterReadsWithItsToken(t *testing.T) {
 		expect(t, ctx, orders, order, "read again")
 		must(t, orders.write(ctx, order, "written again", grant{order, "g", 13}))
 		isStale(t, orders.work(ctx, order, "late", upgraded), upgraded, 13)
+	})
+}
+
+// The guards read the token of a lock at each use.
+func TestAConvertedLockIsGuardedWithItsNewToken(t *testing.T) {
+	each(t, func(t *testing.T, ctx context.Context, _, order string, orders store) {
+		lock := fenceposttest.NewFakeLock(order, 10).Lock
+		must(t, orders.write(ctx, order, "written", lock))
+		must(t, lock.Downgrade(ctx))
+		must(t, orders.raiseShared(ctx, lock))
+		must(t, orders.work(ctx, order, "read", lock))
+		upgraded, err := lock.TryUpgrade(ctx)
+		must(t, err)
+		if !upgraded {
+			t.Fatal("nobody else shares the lock")
+		}
+		must(t, orders.write(ctx, order, "written again", lock))
+		late := grant{order, lock.GrantID(), 10}
+		isStale(t, orders.write(ctx, order, "late", late), late, 11)
+		expect(t, ctx, orders, order, "written again")
 	})
 }
 

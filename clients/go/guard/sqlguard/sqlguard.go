@@ -133,8 +133,8 @@ func raise(
 }
 
 func raiseMySQL(ctx context.Context, tx *sql.Tx, fence string, grant guard.Grant) (newest uint64, err error) {
-	texts := statements[MySQL]
-	if _, err := tx.ExecContext(ctx, texts.raise, fence, int64(grant.Token()), grant.GrantID()); err != nil {
+	texts, token := statements[MySQL], grant.Token()
+	if _, err := tx.ExecContext(ctx, texts.raise, fence, int64(token), grant.GrantID()); err != nil {
 		return 0, err
 	}
 	// It is NULL if the newest token is that of a reader.
@@ -143,7 +143,7 @@ func raiseMySQL(ctx context.Context, tx *sql.Tx, fence string, grant guard.Grant
 		return 0, err
 	}
 	// Both are compared: equal ids alone would let a lower token pass if a caller gives grants the same id, or none.
-	if newest == grant.Token() && grantID.Valid && grantID.String == grant.GrantID() {
+	if newest == token && grantID.Valid && grantID.String == grant.GrantID() {
 		return 0, nil
 	}
 	return newest, nil
