@@ -26,6 +26,9 @@ final class AcquireOperation extends Operation {
   private final long waitUntil;
   private boolean cleanup;
 
+  /** How long the last transmission waits. */
+  private long lastWait;
+
   /** The transmission apart from the session, if one is in flight. */
   private UnaryAcquire alone;
 
@@ -50,9 +53,9 @@ final class AcquireOperation extends Operation {
 
   /** Prepares the next attempt, and returns how long it waits. */
   private long nextAttempt(long now) {
-    long wait = cleanup ? 0 : Math.max(0, waitUntil - now);
-    request.setAttempt(request.getAttempt() + 1).setWaitTimeout(Wire.duration(wait));
-    return wait;
+    lastWait = cleanup ? 0 : Math.max(0, waitUntil - now);
+    request.setAttempt(request.getAttempt() + 1).setWaitTimeout(Wire.duration(lastWait));
+    return lastWait;
   }
 
   @Override
@@ -93,8 +96,7 @@ final class AcquireOperation extends Operation {
       case OUTCOME_ACQUIRED -> granted(acquire, from, sent, read);
       case OUTCOME_CONTENDED, OUTCOME_TIMED_OUT -> notGranted(acquire);
       case OUTCOME_UNSPECIFIED, UNRECOGNIZED ->
-          fail(new RefusedException(
-              Status.Code.INTERNAL.name(), "", "the server answered an acquire with an unknown outcome", List.of(), null));
+          fail(LeaseCalls.unknownOutcome("an acquire"));
     }
   }
 
@@ -102,17 +104,20 @@ final class AcquireOperation extends Operation {
     String name = request.getLockName();
     List<HolderInfo> holders = Wire.holders(answer.getHoldersList());
     LockDelay delay = Wire.delay(answer.hasDelay(), answer.getDelay());
-    // A retry that arrives when the wait is over does not wait.
-    boolean timedOut = waits || answer.getOutcome() == AcquireResponse.Outcome.OUTCOME_TIMED_OUT;
+    SemaphoreInfo semaphore = Wire.semaphore(answer.hasSemaphore(), answer.getSemaphore());
+    // A retry that is sent when the wait is over does not wait. With maxWaiters, one that waits may be contended.
+    boolean overdue = waits && lastWait == 0;
+    boolean timedOut = overdue || answer.getOutcome() == AcquireResponse.Outcome.OUTCOME_TIMED_OUT;
     fail(timedOut
-        ? new TimedOutException(name, holders, delay, answer.getWaiters())
-        : new ContendedException(name, holders, delay, answer.getWaiters()));
+        ? new TimedOutException(name, holders, delay, semaphore, answer.getWaiters())
+        : new ContendedException(name, holders, delay, semaphore, answer.getWaiters()));
   }
 
   private void granted(AcquireResponse answer, Session from, long sent, long read) {
     long held = Wire.nanos(answer.getHeldFor());
     LeaseEnd previous = Wire.end(answer.getPreviousEnd());
     Lease lease = new Lease(answer.getLease(), request, previous, sent, read, held);
+    lease.descriptions = choosesId ? 0 : -1;
     if (from == null) {
       lease.renewals = Lease.Renewals.ALONE;
     } else {
@@ -180,7 +185,7 @@ final class AcquireOperation extends Operation {
       if (!cleanup && choosesId && keeper.now() < (waits ? waitUntil : until)) {
         restart(failure);
       } else if (!cleanup && choosesId && waits) {
-        fail(new TimedOutException(request.getLockName(), List.of(), null, 0));
+        fail(new TimedOutException(request.getLockName(), List.of(), null, null, 0));
       } else {
         fail(failure.exception());
       }

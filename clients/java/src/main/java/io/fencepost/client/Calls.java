@@ -1,6 +1,7 @@
 package io.fencepost.client;
 
 import io.grpc.CallOptions;
+import io.grpc.ClientStreamTracer;
 import io.grpc.ConnectivityState;
 import io.grpc.ManagedChannel;
 import io.grpc.Metadata;
@@ -14,7 +15,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** Calls apart from the session, on connections of their own. Those that only read are repeated here. */
+/** Calls apart from the session, on connections of their own. Those that a thread waits for are repeated here. */
 final class Calls {
   /** How long an unused connection stays open. */
   private static final long IDLE_SECONDS = 30;
@@ -35,33 +36,43 @@ final class Calls {
     this.servers = servers;
   }
 
-  /** A call on a connection, which may fail. */
-  interface Transmission<T> {
-    T send(ManagedChannel channel, CallOptions options);
+  /** A call that only reads. */
+  <Q, A> A call(MethodDescriptor<Q, A> method, Q request) {
+    return repeat(method, request, () -> {}, false);
   }
 
-  <Q, A> A call(MethodDescriptor<Q, A> method, Q request) {
-    return call((channel, options) -> ClientCalls.blockingUnaryCall(
-        channel, method, options.withDeadlineAfter(Timing.CALL_TIMEOUT, TimeUnit.NANOSECONDS), request));
+  /**
+   * A call that changes something, and of which a repeat has no further effect. {@code check} is called before each
+   * transmission, and ends the call with what it throws.
+   */
+  <Q, A> A change(MethodDescriptor<Q, A> method, Q request, Runnable check) {
+    return repeat(method, request, check, true);
   }
 
   /** Repeats a call on the servers in turn, until it is answered or refused, or its time is over. */
-  private <T> T call(Transmission<T> transmission) {
+  private <Q, A> A repeat(MethodDescriptor<Q, A> method, Q request, Runnable check, boolean changes) {
     long until = clock.now() + Timing.RETRY_FOR;
     Troubles troubles = new Troubles();
     Failure lastAnswer = null;
+    boolean maybeApplied = false;
     for (int failures = 0; ; failures++) {
+      check.run();
       int server = preferred();
       Failure failure;
       try {
         Connection connection = connected(server);
+        Sending sending = new Sending();
+        CallOptions options = options(server)
+            .withDeadlineAfter(Timing.CALL_TIMEOUT, TimeUnit.NANOSECONDS)
+            .withStreamTracerFactory(sending);
         try {
-          T answer = transmission.send(connection.channel(), options(server));
+          A answer = ClientCalls.blockingUnaryCall(connection.channel(), method, options, request);
           servers.works(server);
           return answer;
         } catch (StatusRuntimeException failed) {
           connection.greeting().examine();
           failure = failed(server, connection, failed);
+          maybeApplied |= changes && sending.begun && !failure.hadNoEffect();
         }
       } catch (NotConnectedException failed) {
         failure = failed.failure();
@@ -74,13 +85,29 @@ final class Calls {
       long pause = Math.max(Timing.retryPause(failures), failure.retryDelay());
       boolean hopeless = !failure.movesOn() || troubles.isHopeless(servers.count());
       if (hopeless || clock.now() + pause - until > 0) {
-        throw troubles.with(failure).after(lastAnswer).exception();
+        Failure last = troubles.with(failure).after(lastAnswer);
+        throw maybeApplied ? new OutcomeUnknownException(last.message(), last.cause()) : last.exception();
       }
       try {
         TimeUnit.NANOSECONDS.sleep(pause);
       } catch (InterruptedException interrupted) {
         throw interrupted(interrupted);
       }
+    }
+  }
+
+  /** Learns whether a transmission was begun: without a connection, nothing is sent. */
+  private static final class Sending extends ClientStreamTracer.Factory {
+    private volatile boolean begun;
+
+    @Override
+    public ClientStreamTracer newClientStreamTracer(ClientStreamTracer.StreamInfo info, Metadata headers) {
+      return new ClientStreamTracer() {
+        @Override
+        public void outboundHeaders() {
+          begun = true;
+        }
+      };
     }
   }
 

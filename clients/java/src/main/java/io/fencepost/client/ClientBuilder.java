@@ -1,5 +1,6 @@
 package io.fencepost.client;
 
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
@@ -58,6 +59,19 @@ public final class ClientBuilder {
   }
 
   /**
+   * Sends the bearer token in a file, as {@link #bearerToken} does, in place of another provider. The file has the
+   * token alone, and is read for each call and each stream: replace it before the token expires. Without this and
+   * {@link #bearerToken}, {@code FENCEPOST_CREDENTIALS} names the file, if it is set.
+   *
+   * @param file the file
+   * @return this builder
+   */
+  public ClientBuilder credentialsFile(Path file) {
+    Objects.requireNonNull(file, "credentials file must not be null");
+    return bearerToken(new CredentialsFile(file, file.toString()));
+  }
+
+  /**
    * The label that others see as the holder of this client's locks.
    *
    * @param label at most 256 bytes of UTF-8 without control characters; {@code user@host:pid} by default
@@ -82,12 +96,13 @@ public final class ClientBuilder {
   FencepostClient build(BootClock clock) {
     List<ServerAddress> addresses = servers.isEmpty() ? ServerAddress.list(fromEnvironment()) : List.copyOf(servers);
     Tls settings = tls == null ? Tls.fromEnvironment() : tls;
+    Supplier<String> provider = token == null ? CredentialsFile.fromEnvironment() : token;
     for (ServerAddress address : addresses) {
-      check(address, settings);
+      check(address, settings, provider != null);
     }
     Threads threads = new Threads();
     Executor pool = threads.pool();
-    return new FencepostClient(clock, threads, new Connector(settings, token, pool), addresses, holder);
+    return new FencepostClient(clock, threads, new Connector(settings, provider, pool), addresses, holder);
   }
 
   private static String fromEnvironment() {
@@ -95,7 +110,7 @@ public final class ClientBuilder {
     return servers == null || servers.isBlank() ? Facts.DEFAULT_SERVER : servers;
   }
 
-  private void check(ServerAddress address, Tls settings) {
+  private void check(ServerAddress address, Tls settings, boolean sendsToken) {
     if (address.tls()) {
       try {
         settings.credentials();
@@ -106,7 +121,7 @@ public final class ClientBuilder {
       throw new IllegalArgumentException(
           "TLS settings are given, but " + address + " is an address without TLS: write https://" + address);
     }
-    if (token != null && !address.tls() && !address.isLocal()) {
+    if (sendsToken && !address.tls() && !address.isLocal()) {
       throw new IllegalArgumentException(
           "a bearer token would be sent to " + address + " in plain text: write https://" + address);
     }

@@ -128,7 +128,8 @@ final class Collecting {
     }
     if (cause instanceof ContendedException contended && waits && !byTries) {
       // Its turn came when the wait was over.
-      cause = new TimedOutException(name, contended.holders(), contended.delay(), contended.waiters());
+      cause = new TimedOutException(
+          name, contended.holders(), contended.delay(), contended.semaphore(), contended.waiters());
     }
     return new NotAllAcquiredException(count, name, cause, givenBack);
   }

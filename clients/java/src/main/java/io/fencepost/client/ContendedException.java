@@ -3,7 +3,10 @@ package io.fencepost.client;
 import java.util.List;
 import java.util.stream.Collectors;
 
-/** The lock is not free, and the request did not wait. Nothing was changed. */
+/**
+ * The lock is not free, and the request did not wait, or found as many waiting as {@link LockRequest#maxWaiters}
+ * allows. Nothing was changed.
+ */
 public final class ContendedException extends FencepostException {
   private static final long serialVersionUID = 1L;
 
@@ -11,13 +14,17 @@ public final class ContendedException extends FencepostException {
 
   private final transient LockDelay delay;
 
+  private final transient SemaphoreInfo semaphore;
+
   /** The number of waiting requests. */
   private final int waiters;
 
-  ContendedException(String name, List<HolderInfo> holders, LockDelay delay, int waiters) {
+  ContendedException(
+      String name, List<HolderInfo> holders, LockDelay delay, SemaphoreInfo semaphore, int waiters) {
     super(name + " is " + state(holders, delay, waiters), null);
     this.holders = holders;
     this.delay = delay;
+    this.semaphore = semaphore;
     this.waiters = waiters;
   }
 
@@ -55,6 +62,15 @@ public final class ContendedException extends FencepostException {
    */
   public LockDelay delay() {
     return delay;
+  }
+
+  /**
+   * The permits, if the lock is held as a semaphore.
+   *
+   * @return the permits; null if it is not
+   */
+  public SemaphoreInfo semaphore() {
+    return semaphore;
   }
 
   /**

@@ -33,6 +33,9 @@ record Failure(
   private static final Set<String> NOTHING_DONE =
       Set.of("STORE_UNAVAILABLE", "STORE_OVERLOADED", "TOO_LATE", "PLACE_LOST", "REQUEST_TOO_SLOW", "DRAINING");
 
+  /** The reason with which a server refuses credentials that have expired. */
+  static final String EXPIRED = "CREDENTIALS_EXPIRED";
+
   static Failure of(OperationError error) {
     return answered(
         Status.fromCodeValue(error.getCode()).getCode(), error.getMessage(), error.getDetailsList(), null);

@@ -1,6 +1,7 @@
 package io.fencepost.client;
 
 import java.time.Duration;
+import java.util.Map;
 import java.util.OptionalInt;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
@@ -31,11 +32,75 @@ public interface FencedLock extends AutoCloseable {
   String name();
 
   /**
-   * The fencing token: higher than that of every earlier grant of the lock.
+   * The fencing token: higher than that of every earlier grant of the lock. {@link #tryUpgrade} changes it, so read it
+   * for each write.
    *
    * @return the token, above 0 and below 2^53
    */
   long token();
+
+  /**
+   * How the lock is held. {@link #downgrade} and {@link #tryUpgrade} change it.
+   *
+   * @return the mode
+   */
+  LockMode mode();
+
+  /**
+   * Lets readers share the lock from now on: it stays held without a moment in between, and keeps its token. Readers
+   * that are next in the queue get it at once; a writer that waits comes after them. Stop writing before you call this:
+   * readers may come in although no answer arrives. A lock that is shared already stays so. A call waits for a
+   * conversion of the lock by another thread.
+   *
+   * @throws LockLostException if the lock is lost or released
+   * @throws RefusedException if the server refuses it: {@code NOT_CONVERTIBLE} for a semaphore, and for a lock with
+   *     {@link LockRequest#minHold} or {@link LockRequest#lockDelay}
+   * @throws UnavailableException if no server could be reached in 10 s, or each one that answered did nothing
+   * @throws OutcomeUnknownException if no server answered; call it again to learn what became of it
+   * @throws WaitInterruptedException if the thread is interrupted; the outcome is unknown then, too
+   */
+  void downgrade();
+
+  /**
+   * Makes a shared lock exclusive, if nobody else shares it or is offered it; if somebody does, it stays shared. It
+   * never waits, because two readers would wait for each other. A lock that is exclusive already stays so. A call waits
+   * for a conversion of the lock by another thread.
+   *
+   * <p>Afterwards the lock has a <b>new token</b>, higher than all before. If the outcome is unknown, {@link #token()}
+   * may be outdated, and a store may refuse it: call this again to learn what became of it, also from a thread that was
+   * interrupted.
+   *
+   * @return whether the lock is exclusive now
+   * @throws LockLostException if the lock is lost or released
+   * @throws RefusedException if the server refuses it: {@code NOT_CONVERTIBLE} for a semaphore
+   * @throws UnavailableException if no server could be reached in 10 s, or each one that answered did nothing
+   * @throws OutcomeUnknownException if no server answered
+   * @throws WaitInterruptedException if the thread is interrupted; the outcome is unknown then, too
+   */
+  boolean tryUpgrade();
+
+  /**
+   * Replaces the metadata that others see with the holder, all of it: the address of a leader, the progress of a job.
+   * {@link FencepostClient#observe} and {@link FencepostClient#get} show it at once. A call waits for another
+   * description or conversion of the lock.
+   *
+   * @param metadata the metadata; all keys and values together have at most 4 KiB
+   * @throws LockLostException if the lock is lost or released
+   * @throws RefusedException if the server refuses it; with the reason {@code OUTDATED} if another process, which knows
+   *     the lease, has described it since
+   * @throws UnavailableException if no server could be reached in 10 s, or each one that answered did nothing
+   * @throws OutcomeUnknownException if no server answered
+   * @throws WaitInterruptedException if the thread is interrupted; the outcome is unknown then, too
+   */
+  void describe(Map<String, String> metadata);
+
+  /**
+   * Replaces the metadata and the label that others see; see {@link #describe(Map)}.
+   *
+   * @param metadata the metadata
+   * @param holder the label: at most 256 bytes of UTF-8 without control characters
+   */
+  void describe(Map<String, String> metadata, String holder);
 
   /**
    * The public id of the grant. Store it with the token.
@@ -60,7 +125,7 @@ public interface FencedLock extends AutoCloseable {
   OptionalInt slot();
 
   /**
-   * The label that others see as the holder.
+   * The label that others see as the holder. {@link #describe(Map, String)} changes it.
    *
    * @return the label
    */
@@ -119,6 +184,22 @@ public interface FencedLock extends AutoCloseable {
    * @param listener is called without knowing whether a renewal arrives after all
    */
   void onAtRisk(Executor executor, Runnable listener);
+
+  /**
+   * Whether the server has told that somebody waits whom this lock excludes, if {@link LockRequest#tellWhenWanted} was
+   * set. A hint: it may come late or be lost, and it stays true if nobody waits any more.
+   *
+   * @return whether somebody wanted it
+   */
+  boolean isWanted();
+
+  /**
+   * Calls a listener once when {@link #isWanted} becomes true; at once if it is true already.
+   *
+   * @param executor runs the listener
+   * @param listener receives the mode that is waited for
+   */
+  void onWanted(Executor executor, Consumer<LockMode> listener);
 
   /**
    * Releases the lock and waits for the answer, at most 10 s. Stop the protected work first: another holder may get the

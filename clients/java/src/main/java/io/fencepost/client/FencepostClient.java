@@ -116,7 +116,20 @@ public final class FencepostClient implements AutoCloseable {
    * @return a request with the default options: the server's default TTL, no wait
    */
   public LockSetRequest acquireAll(Collection<String> names) {
-    return new LockSetRequest(keeper, names, holder, false);
+    return new LockSetRequest(keeper, LockSetRequest.exclusive(names), holder, false);
+  }
+
+  /**
+   * Prepares to acquire several locks together like {@link #acquireAll(Collection)}, each exclusive or shared. In a
+   * hierarchy, share all parents of what is to be locked: {@code acquireAll(LockItem.shared("db"),
+   * LockItem.exclusive("db/users"))}.
+   *
+   * @param items 1 to 64 locks; one that is given twice counts once
+   * @return a request with the default options
+   * @throws IllegalArgumentException if a name is given with two modes
+   */
+  public LockSetRequest acquireAll(LockItem... items) {
+    return new LockSetRequest(keeper, List.of(items), holder, false);
   }
 
   /**
@@ -129,7 +142,18 @@ public final class FencepostClient implements AutoCloseable {
    * @return a request with the default options: the server's default TTL, one try
    */
   public LockSetRequest tryAll(Collection<String> names) {
-    return new LockSetRequest(keeper, names, holder, true);
+    return new LockSetRequest(keeper, LockSetRequest.exclusive(names), holder, true);
+  }
+
+  /**
+   * Prepares to acquire several locks like {@link #tryAll(Collection)}, each exclusive or shared.
+   *
+   * @param items 1 to 64 locks; one that is given twice counts once
+   * @return a request with the default options
+   * @throws IllegalArgumentException if a name is given with two modes
+   */
+  public LockSetRequest tryAll(LockItem... items) {
+    return new LockSetRequest(keeper, List.of(items), holder, true);
   }
 
   /**
@@ -208,7 +232,7 @@ public final class FencepostClient implements AutoCloseable {
    * @return the locks; reading it throws the exceptions of {@link #get}
    */
   public Stream<LockInfo> list(String prefix) {
-    return Listing.stream(calls, notNull(prefix, "prefix"));
+    return Listing.locks(calls, notNull(prefix, "prefix"));
   }
 
   /**
@@ -222,6 +246,32 @@ public final class FencepostClient implements AutoCloseable {
    */
   public Watch watch(String prefix, Consumer<LockEvent> listener) {
     return new Watch(threads, calls, notNull(prefix, "prefix"), notNull(listener, "listener"));
+  }
+
+  /**
+   * Observes a lock: the listener receives the state that it has now, and then each that it has after a grant, a
+   * conversion, a description or the end of a lease. That nobody holds the lock is a state too. For the followers of an
+   * election: who leads, and what the leader says of itself. If the connection is lost, the observation goes on with
+   * the next server, and begins again with the state at that time.
+   *
+   * @param name the lock's name
+   * @param listener is called with one state at a time, on a thread of the client's pool; while it is busy, states in
+   *     between may be missed, never the newest
+   * @return the observation; close it
+   */
+  public Observation observe(String name, Consumer<LockInfo> listener) {
+    return new Observation(threads, calls, notNull(name, "lock name"), notNull(listener, "listener"));
+  }
+
+  /**
+   * Lists those who wait for a lock, the next one first. Pages are fetched as the stream is read; requests may join and
+   * leave between two pages.
+   *
+   * @param name the lock's name
+   * @return the waiting requests; reading it throws the exceptions of {@link #get}
+   */
+  public Stream<WaiterInfo> waiters(String name) {
+    return Listing.waiters(calls, notNull(name, "lock name"));
   }
 
   /**

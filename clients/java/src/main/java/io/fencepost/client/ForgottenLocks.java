@@ -27,6 +27,9 @@ final class ForgottenLocks {
     HeldLock handle = new HeldLock(keeper, lease);
     lease.handle = new WeakReference<>(handle, queue);
     leases.put(lease.handle, lease);
+    if (lease.wanted != null) {
+      keeper.news.wanted(lease);
+    }
     return handle;
   }
 

@@ -3,6 +3,7 @@ package io.fencepost.client;
 import io.grpc.Status;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
 import java.util.OptionalInt;
 import java.util.concurrent.CompletableFuture;
@@ -18,12 +19,15 @@ import java.util.function.Consumer;
 final class HeldLock implements FencedLock {
   private final Keeper keeper;
   final Lease lease;
+  private final LeaseCalls calls;
   private final LossStage<Loss> lost = new LossStage<>(this);
+  private final LossStage<LockMode> wanted = new LossStage<>(this);
   private final List<Runnable> atRiskListeners = new CopyOnWriteArrayList<>();
 
   HeldLock(Keeper keeper, Lease lease) {
     this.keeper = keeper;
     this.lease = lease;
+    this.calls = new LeaseCalls(keeper, lease, this::check);
   }
 
   @Override
@@ -34,6 +38,31 @@ final class HeldLock implements FencedLock {
   @Override
   public long token() {
     return lease.token;
+  }
+
+  @Override
+  public LockMode mode() {
+    return lease.mode;
+  }
+
+  @Override
+  public void downgrade() {
+    calls.convert(LockMode.SHARED);
+  }
+
+  @Override
+  public boolean tryUpgrade() {
+    return calls.convert(LockMode.EXCLUSIVE);
+  }
+
+  @Override
+  public void describe(Map<String, String> metadata) {
+    calls.describe(FencepostClient.notNull(metadata, "metadata"), null);
+  }
+
+  @Override
+  public void describe(Map<String, String> metadata, String holder) {
+    calls.describe(FencepostClient.notNull(metadata, "metadata"), FencepostClient.notNull(holder, "holder"));
   }
 
   @Override
@@ -97,9 +126,25 @@ final class HeldLock implements FencedLock {
     atRiskListeners.add(() -> executor.execute(listener));
   }
 
+  @Override
+  public boolean isWanted() {
+    return lease.wanted != null;
+  }
+
+  @Override
+  public void onWanted(Executor executor, Consumer<LockMode> listener) {
+    Objects.requireNonNull(listener, "listener must not be null");
+    wanted.thenAcceptAsync(listener, Objects.requireNonNull(executor, "executor must not be null"));
+  }
+
   /** Completes what waits for the loss. Called by a thread of the pool. */
   void lose(Loss loss) {
     lost.complete(loss);
+  }
+
+  /** Tells that somebody waits. Called by a thread of the pool. */
+  void wanted(LockMode mode) {
+    wanted.complete(mode);
   }
 
   /** Tells that renewals fail. Called by a thread of the pool. */

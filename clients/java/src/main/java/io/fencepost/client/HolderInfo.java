@@ -17,6 +17,10 @@ import java.util.OptionalInt;
  * @param shared whether the holder shares the lock with others, by {@link LockRequest#shared}
  * @param permits its permits of a semaphore; 0 if the lock is held as none
  * @param slot its slot, if it has one permit of a semaphore
+ * @param owner the owner that the request named; empty if it named none
+ * @param identity who it is, as the server verified it when the lock was granted or queued for; empty if it was not
+ *     verified. Unlike the label, it proves something
+ * @param description the number of its last description; 0 if it was never described anew
  */
 public record HolderInfo(
     String holder,
@@ -28,4 +32,7 @@ public record HolderInfo(
     Map<String, String> metadata,
     boolean shared,
     int permits,
-    OptionalInt slot) {}
+    OptionalInt slot,
+    String owner,
+    String identity,
+    long description) {}

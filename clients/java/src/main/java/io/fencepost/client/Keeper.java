@@ -1,5 +1,6 @@
 package io.fencepost.client;
 
+import io.grpc.MethodDescriptor;
 import io.grpc.Status;
 import java.util.ArrayList;
 import java.util.LinkedHashSet;
@@ -179,6 +180,11 @@ final class Keeper {
     }
   }
 
+  /** A call of a lock, apart from the session. It waits, so it is made without the lock. */
+  <Q, A> A change(MethodDescriptor<Q, A> method, Q request, Runnable check) {
+    return calls.change(method, request, check);
+  }
+
   // Called by operations and sessions, under the lock
 
   /** Renews a lease from now on. {@code granted} is the session that it is attached to, or null. */
@@ -255,6 +261,14 @@ final class Keeper {
     Loss loss = new Loss(lease.name, lease.token, reason, successorToken);
     if (lease.lose(loss)) {
       news.lost(lease, loss);
+    }
+  }
+
+  /** Somebody waits whom the lease excludes. Told once, also if a later session repeats it. */
+  void wanted(Lease lease, LockMode mode) {
+    if (lease.wanted == null && !lease.isOver()) {
+      lease.wanted = mode;
+      news.wanted(lease);
     }
   }
 

@@ -1,7 +1,6 @@
 package io.fencepost.client;
 
 import io.fencepost.v1.AcquireRequestOrBuilder;
-import io.fencepost.v1.LockMode;
 import java.lang.ref.WeakReference;
 import java.util.concurrent.CompletableFuture;
 
@@ -28,14 +27,20 @@ final class Lease {
   final String id;
 
   final String grantId;
-  final long token;
+
+  /** How it is held, and its fencing token: a conversion changes both. Volatile: read without the lock. */
+  volatile LockMode mode;
+
+  volatile long token;
 
   /** Its permits of a semaphore, and the slot of one permit; 0 if there is none. */
   final int permits;
 
   final int slot;
 
-  final String holder;
+  /** The label; a description may change it. */
+  volatile String holder;
+
   final LeaseEnd previousEnd;
 
   /** Whether its request bounded the time for which it is held. */
@@ -48,6 +53,12 @@ final class Lease {
   volatile long ttl;
 
   volatile long validUntil;
+
+  /** The mode that somebody waits for whom it excludes, once the server has told it; null before. */
+  volatile LockMode wanted;
+
+  /** The number of its last description; -1 if others may have described it, because they know its request. */
+  long descriptions;
 
   /** Why it is over, if its holder did not release it: it was lost, or the client was closed. */
   volatile Loss loss;
@@ -97,8 +108,10 @@ final class Lease {
     this.id = lease.getLeaseId();
     this.grantId = lease.getGrantId();
     this.token = lease.getFencingToken();
-    boolean isSemaphore = request.getMode() == LockMode.LOCK_MODE_SEMAPHORE;
-    this.permits = isSemaphore ? Math.max(1, request.getPermits()) : 0;
+    // An older server does not tell the mode: it is the one that was asked for.
+    boolean told = lease.getMode() != io.fencepost.v1.LockMode.LOCK_MODE_UNSPECIFIED;
+    this.mode = Wire.mode(told ? lease.getMode() : request.getMode());
+    this.permits = mode == LockMode.SEMAPHORE ? Math.max(1, request.getPermits()) : 0;
     this.slot = lease.getSlot();
     this.holder = request.getHolder();
     this.hasMaxHold = request.hasMaxHold();
@@ -148,6 +161,14 @@ final class Lease {
   /** Why it is lost when its validity ends by the clock. */
   LossReason reasonByClock() {
     return bounded ? LossReason.MAX_HOLD : LossReason.SILENCE;
+  }
+
+  /** A conversion took effect. Its token stays that of the last holder if the lease is over. */
+  void converted(LockMode to, long newToken) {
+    if (!isOver()) {
+      token = newToken;
+      mode = to;
+    }
   }
 
   /** Marks the lease as not being renewed. Returns whether it was being renewed before. */

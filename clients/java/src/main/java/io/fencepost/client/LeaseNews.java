@@ -32,6 +32,12 @@ final class LeaseNews {
     log.warn(lease.name + what + millis + " ms");
   }
 
+  /** Somebody waits for the lock. A lease that is not handed out yet is told of later. */
+  void wanted(Lease lease) {
+    LockMode mode = lease.wanted;
+    tell(lease, handle -> handle.wanted(mode));
+  }
+
   void renewedAgain(Lease lease) {
     log.info(lease.name + " is renewed again");
   }

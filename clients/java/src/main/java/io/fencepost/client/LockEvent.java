@@ -10,9 +10,10 @@ package io.fencepost.client;
  * @param token the fencing token of the grant; 0 for {@link Kind#MISSED}
  * @param reason why a lease was revoked; empty otherwise
  * @param missed the lowest possible number of events that were lost; 0 if it is not known
+ * @param identity the verified identity of the holder, as in {@link HolderInfo}
  */
 public record LockEvent(
-    Kind kind, String name, String holder, String grantId, long token, String reason, long missed) {
+    Kind kind, String name, String holder, String grantId, long token, String reason, long missed, String identity) {
   /** What happened. */
   public enum Kind {
     /** A lease was granted. */
@@ -25,7 +26,7 @@ public record LockEvent(
     REVOKED,
     /** Events were lost: list again to get the current state. */
     MISSED,
-    /** Its holder made an exclusive lease a shared one, or the reverse; the token is the one that it has now. */
+    /** Its holder converted or described it: the token and the label are those that it has now. */
     CHANGED
   }
 }

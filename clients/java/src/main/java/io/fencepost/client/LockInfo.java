@@ -11,6 +11,7 @@ import java.util.List;
  *     most 8
  * @param holderCount how many holders the lock has in all
  * @param delay why nobody gets the lock, if nobody holds it; null if there is no delay
+ * @param semaphore the permits, if the lock is held as a semaphore; null if it is not
  * @param waiters the number of waiting requests
  * @param previousEnd how the last lease before the current one ended; before the newest one, if the lock is shared
  * @param newestToken the highest token granted for the lock; 0 if the server remembers none
@@ -20,6 +21,7 @@ public record LockInfo(
     List<HolderInfo> holders,
     int holderCount,
     LockDelay delay,
+    SemaphoreInfo semaphore,
     int waiters,
     LeaseEnd previousEnd,
     long newestToken) {}

@@ -233,6 +233,47 @@ public final class LockRequest {
     return this;
   }
 
+  /**
+   * A label of what acquires locks one after another, and waits for one while it holds others: a worker, a job, a
+   * transaction. Others see it beside the holder, and {@code fencepost deadlocks} finds owners that wait for each
+   * other. All servers have to know it, as with {@link #maxHold}.
+   *
+   * @param owner at most 128 bytes of UTF-8 without control characters
+   * @return this request
+   */
+  public LockRequest owner(String owner) {
+    request.setOwner(encodable(owner, "owner"));
+    return this;
+  }
+
+  /**
+   * Does not wait if so many requests wait already, but fails with {@link ContendedException}: for work that need not
+   * be done twice, such as a build that the next one replaces. All servers have to know it, as with {@link #maxHold}.
+   *
+   * @param maxWaiters the number; by default there is no bound but that of the server
+   * @return this request
+   * @throws IllegalArgumentException if the number is below 1
+   */
+  public LockRequest maxWaiters(int maxWaiters) {
+    if (maxWaiters < 1) {
+      throw new IllegalArgumentException("maxWaiters must be 1 or more, not " + maxWaiters);
+    }
+    request.setMaxWaiters(maxWaiters);
+    return this;
+  }
+
+  /**
+   * Lets the lock tell when somebody waits whom it excludes ({@link FencedLock#onWanted}): for holders that keep a lock
+   * while nobody else wants it, and for jobs that may be interrupted. All servers have to know it, as with {@link
+   * #maxHold}.
+   *
+   * @return this request
+   */
+  public LockRequest tellWhenWanted() {
+    request.setTellWhenWanted(true);
+    return this;
+  }
+
   private LockRequest mode(LockMode mode) {
     if (request.getMode() != LockMode.LOCK_MODE_UNSPECIFIED && request.getMode() != mode) {
       throw new IllegalStateException("a lock is either shared or a semaphore, not both");
@@ -252,7 +293,7 @@ public final class LockRequest {
    * Acquires the lock, and waits for it as long as {@link #waitFor} says.
    *
    * @return the lock; close it
-   * @throws ContendedException if the lock is not free and no wait was requested
+   * @throws ContendedException if the lock is not free, and no wait was requested or {@link #maxWaiters} wait already
    * @throws TimedOutException if the wait ended without a grant
    * @throws UnavailableException if no server could be reached, or each one that answered did nothing
    * @throws RefusedException if the server refused the request

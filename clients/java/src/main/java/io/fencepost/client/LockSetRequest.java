@@ -4,10 +4,10 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.Collection;
-import java.util.LinkedHashSet;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
-import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 
@@ -25,22 +25,39 @@ public final class LockSetRequest {
   private final boolean byTries;
   private Duration wait = Duration.ZERO;
 
-  LockSetRequest(Keeper keeper, Collection<String> names, String holder, boolean byTries) {
+  LockSetRequest(Keeper keeper, List<LockItem> items, String holder, boolean byTries) {
+    List<LockItem> ordered = ordered(items);
     this.keeper = keeper;
     this.byTries = byTries;
-    this.names = ordered(names);
-    this.requests = this.names.stream().map(name -> new LockRequest(keeper, name, holder)).toList();
+    this.names = ordered.stream().map(LockItem::name).toList();
+    this.requests = ordered.stream().map(item -> request(keeper, item, holder)).toList();
   }
 
-  /** Each name once, sorted by the bytes of UTF-8: Java itself compares UTF-16, which is another order. */
-  static List<String> ordered(Collection<String> names) {
-    Set<String> unique = new LinkedHashSet<>(FencepostClient.notNull(names, "names"));
+  private static LockRequest request(Keeper keeper, LockItem item, String holder) {
+    LockRequest request = new LockRequest(keeper, item.name(), holder);
+    return item.mode() == LockMode.SHARED ? request.shared() : request;
+  }
+
+  static List<LockItem> exclusive(Collection<String> names) {
+    return FencepostClient.notNull(names, "names").stream().map(LockItem::exclusive).toList();
+  }
+
+  /** Each item once, sorted by the bytes of UTF-8: Java itself compares UTF-16, which is another order. */
+  static List<LockItem> ordered(List<LockItem> items) {
+    Map<String, LockItem> unique = new LinkedHashMap<>();
+    for (LockItem item : items) {
+      LockItem before = unique.putIfAbsent(FencepostClient.notNull(item, "item").name(), item);
+      if (before != null && before.mode() != item.mode()) {
+        throw new IllegalArgumentException(item.name() + " must have one mode in a set, not both SHARED and EXCLUSIVE");
+      }
+    }
     if (unique.isEmpty() || unique.size() > Facts.SET_NAMES_MAX) {
       String rule = "names must be 1 to " + Facts.SET_NAMES_MAX + " different names, not " + unique.size();
       throw new IllegalArgumentException(rule);
     }
-    unique.forEach(name -> LockRequest.encodable(name, "lock name"));
-    return unique.stream().sorted((a, b) -> Arrays.compareUnsigned(bytes(a), bytes(b))).toList();
+    return unique.values().stream()
+        .sorted((a, b) -> Arrays.compareUnsigned(bytes(a.name()), bytes(b.name())))
+        .toList();
   }
 
   private static byte[] bytes(String name) {
@@ -121,6 +138,17 @@ public final class LockSetRequest {
    */
   public LockSetRequest holder(String label) {
     requests.forEach(request -> request.holder(label));
+    return this;
+  }
+
+  /**
+   * A label of what acquires the locks; see {@link LockRequest#owner}.
+   *
+   * @param owner at most 128 bytes of UTF-8 without control characters
+   * @return this request
+   */
+  public LockSetRequest owner(String owner) {
+    requests.forEach(request -> request.owner(owner));
     return this;
   }
 

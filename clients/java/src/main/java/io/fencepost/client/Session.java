@@ -10,6 +10,7 @@ import io.fencepost.v1.Lost;
 import io.fencepost.v1.RenewedLeases;
 import io.fencepost.v1.SessionRequest;
 import io.fencepost.v1.SessionResponse;
+import io.fencepost.v1.Wanted;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -313,6 +314,7 @@ final class Session {
       case AT_RISK -> message.getAtRisk().getHandlesList().forEach(this::atRisk);
       case DETACHED -> detached(message.getDetached(), now);
       case DRAINING -> keeper.drains(this);
+      case WANTED -> wanted(message.getWanted());
       case WAITING, MESSAGE_NOT_SET -> {
         // The queue position is not reported; a message of a newer server is ignored.
       }
@@ -343,7 +345,11 @@ final class Session {
     }
     Failure failure = Failure.of(message.getError());
     keeper.refused(this, failure);
-    operation.refused(failure);
+    if (failure.is(Failure.EXPIRED)) {
+      keeper.repeat(operation, failure); // on a session that was opened with new credentials
+    } else {
+      operation.refused(failure);
+    }
   }
 
   /** Leases were renewed by the answer sent at {@code sent}, or, if it is 0, by their attachments. */
@@ -366,6 +372,13 @@ final class Session {
     if (attachment != null) {
       handles.remove(attachment.lease, lost.getHandle());
       keeper.lose(attachment.lease, Wire.reason(lost.getEnd()), lost.getSuccessorToken());
+    }
+  }
+
+  private void wanted(Wanted wanted) {
+    Attachment attachment = attached.get(wanted.getHandle());
+    if (attachment != null) {
+      keeper.wanted(attachment.lease, Wire.mode(wanted.getMode()));
     }
   }
 

@@ -149,6 +149,8 @@ final class Sessions {
   void refused(Session session, Failure failure, long now) {
     if (failure.is("DRAINING")) {
       drains(session, now);
+    } else if (failure.is(Failure.EXPIRED)) {
+      ended(session, failure, now); // the server would end it soon, and refuse all until then
     } else if (failure.code() == Status.Code.UNAVAILABLE && session == current && hasOther()) {
       if (movedAt == Long.MIN_VALUE || now - movedAt >= Timing.MOVE_INTERVAL_MIN) {
         move(failure, now);

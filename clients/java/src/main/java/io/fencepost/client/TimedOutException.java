@@ -10,13 +10,17 @@ public final class TimedOutException extends FencepostException {
 
   private final transient LockDelay delay;
 
+  private final transient SemaphoreInfo semaphore;
+
   /** The number of other waiting requests. */
   private final int waiters;
 
-  TimedOutException(String name, List<HolderInfo> holders, LockDelay delay, int waiters) {
+  TimedOutException(
+      String name, List<HolderInfo> holders, LockDelay delay, SemaphoreInfo semaphore, int waiters) {
     super("timed out waiting for " + name + ": it is " + ContendedException.state(holders, delay, waiters), null);
     this.holders = holders;
     this.delay = delay;
+    this.semaphore = semaphore;
     this.waiters = waiters;
   }
 
@@ -37,6 +41,15 @@ public final class TimedOutException extends FencepostException {
    */
   public LockDelay delay() {
     return delay;
+  }
+
+  /**
+   * The permits, if the lock is held as a semaphore.
+   *
+   * @return the permits; null if it is not
+   */
+  public SemaphoreInfo semaphore() {
+    return semaphore;
   }
 
   /**

@@ -1,7 +1,8 @@
 package io.fencepost.client;
 
 import io.fencepost.v1.LockHolder;
-import io.fencepost.v1.LockMode;
+import io.fencepost.v1.LockWaiter;
+import io.fencepost.v1.Semaphore;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -57,6 +58,22 @@ final class Wire {
     };
   }
 
+  static LockMode mode(io.fencepost.v1.LockMode mode) {
+    return switch (mode) {
+      case LOCK_MODE_SHARED -> LockMode.SHARED;
+      case LOCK_MODE_SEMAPHORE -> LockMode.SEMAPHORE;
+      case LOCK_MODE_EXCLUSIVE, LOCK_MODE_UNSPECIFIED, UNRECOGNIZED -> LockMode.EXCLUSIVE;
+    };
+  }
+
+  static io.fencepost.v1.LockMode mode(LockMode mode) {
+    return switch (mode) {
+      case EXCLUSIVE -> io.fencepost.v1.LockMode.LOCK_MODE_EXCLUSIVE;
+      case SHARED -> io.fencepost.v1.LockMode.LOCK_MODE_SHARED;
+      case SEMAPHORE -> io.fencepost.v1.LockMode.LOCK_MODE_SEMAPHORE;
+    };
+  }
+
   static List<HolderInfo> holders(List<LockHolder> holders) {
     return holders.stream().map(Wire::holder).toList();
   }
@@ -70,14 +87,37 @@ final class Wire {
         holder.hasExpiresIn() ? java(holder.getExpiresIn()) : null,
         java(holder.getHeldSince()),
         Map.copyOf(holder.getMetadataMap()),
-        holder.getMode() == LockMode.LOCK_MODE_SHARED,
+        mode(holder.getMode()) == LockMode.SHARED,
         holder.getPermits(),
-        holder.getSlot() == 0 ? OptionalInt.empty() : OptionalInt.of(holder.getSlot()));
+        holder.getSlot() == 0 ? OptionalInt.empty() : OptionalInt.of(holder.getSlot()),
+        holder.getOwner(),
+        holder.getIdentity(),
+        holder.getDescription());
+  }
+
+  static WaiterInfo waiter(LockWaiter waiter) {
+    return new WaiterInfo(
+        waiter.getHolder(),
+        waiter.getOwner(),
+        waiter.getIdentity(),
+        waiter.getWaiterId(),
+        mode(waiter.getMode()),
+        waiter.getPermits(),
+        java(waiter.getWaitingSince()),
+        waiter.getSkipped());
   }
 
   /** Null if the message is absent. */
   static LockDelay delay(boolean present, io.fencepost.v1.LockDelay delay) {
     return present ? new LockDelay(java(delay.getRemaining()), delay.getHolder(), delay.getFencingToken()) : null;
+  }
+
+  /** Null if the message is absent. */
+  static SemaphoreInfo semaphore(boolean present, Semaphore semaphore) {
+    return present
+        ? new SemaphoreInfo(
+            semaphore.getPermitsUsed(), semaphore.getPermitLimit(), semaphore.getPermitLimitVersion())
+        : null;
   }
 
   static LockInfo lock(io.fencepost.v1.LockInfo lock) {
@@ -86,6 +126,7 @@ final class Wire {
         holders(lock.getHoldersList()),
         lock.getHolderCount(),
         delay(lock.hasDelay(), lock.getDelay()),
+        semaphore(lock.hasSemaphore(), lock.getSemaphore()),
         lock.getWaiters(),
         end(lock.getPreviousEnd()),
         lock.getNewestToken());

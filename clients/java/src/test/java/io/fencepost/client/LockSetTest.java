@@ -69,15 +69,40 @@ class LockSetTest {
   @Test
   void namesAreSortedByTheBytesOfUtf8() {
     List<String> names = List.of("\ud800\udc00", "b", "\uff5e", "a", "b");
-    assertEquals(List.of("a", "b", "\uff5e", "\ud800\udc00"), LockSetRequest.ordered(names));
+    List<String> ordered =
+        LockSetRequest.ordered(LockSetRequest.exclusive(names)).stream().map(LockItem::name).toList();
+    assertEquals(List.of("a", "b", "\uff5e", "\ud800\udc00"), ordered);
     List<String> ofJava = names.stream().distinct().sorted().toList();
-    assertNotEquals(ofJava, LockSetRequest.ordered(names), "Java has another order");
+    assertNotEquals(ofJava, ordered, "Java has another order");
     assertThrows(IllegalArgumentException.class, () -> client.acquireAll(List.of()));
     assertThrows(IllegalArgumentException.class, () -> client.tryAll(List.of("a", "\ud800")));
     List<String> many = IntStream.range(0, 65).mapToObj(String::valueOf).toList();
     IllegalArgumentException refused =
         assertThrows(IllegalArgumentException.class, () -> client.acquireAll(many));
     assertEquals("names must be 1 to 64 different names, not 65", refused.getMessage());
+  }
+
+  @Test
+  void leavesOfAHierarchyAreHeldUnderASharedParent() {
+    LockItem parent = LockItem.shared("db");
+    LockSet first = client.acquireAll(LockItem.exclusive("db/1"), parent, parent).get();
+    LockSet second = other.tryAll(parent, LockItem.exclusive("db/2")).get();
+    assertEquals(List.of("db", "db/1"), first.names());
+    assertEquals(List.of(LockMode.SHARED, LockMode.EXCLUSIVE),
+        List.of(first.get("db").mode(), first.get("db/1").mode()));
+    assertEquals(2, other.get("db").holderCount());
+    assertTrue(other.tryAll(parent, LockItem.exclusive("db/1")).tryGet().isEmpty());
+    assertTrue(other.tryAll(LockItem.exclusive("db")).tryGet().isEmpty());
+    first.close();
+    second.close();
+  }
+
+  @Test
+  void aNameHasOneModeInASet() {
+    LockItem shared = LockItem.shared("a");
+    assertThrows(IllegalArgumentException.class, () -> client.acquireAll(shared, LockItem.exclusive("a")));
+    assertThrows(IllegalArgumentException.class, () -> new LockItem("a", LockMode.SEMAPHORE));
+    assertThrows(IllegalArgumentException.class, client::acquireAll);
   }
 
   @Test

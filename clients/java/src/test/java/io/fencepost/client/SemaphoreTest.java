@@ -1,6 +1,7 @@
 package io.fencepost.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -86,11 +87,18 @@ class SemaphoreTest {
   void severalPermitsAreOneLockWithoutASlot() {
     FencedLock two = client.acquire("permits").semaphore(3).permits(2).get();
     assertHas(2, 0, two);
-    HolderInfo holder = client.get("permits").holders().get(0);
+    LockInfo info = client.get("permits");
+    assertEquals(new SemaphoreInfo(2, 3, 0), info.semaphore());
+    HolderInfo holder = info.holders().get(0);
     assertEquals(2, holder.permits());
     assertEquals(OptionalInt.empty(), holder.slot());
-    assertThrows(ContendedException.class, other.acquire("permits").semaphore(3).permits(2)::get);
+    LockRequest late = other.acquire("permits").semaphore(3).permits(2);
+    ContendedException contended = assertThrows(ContendedException.class, late::get);
+    assertEquals(info.semaphore(), contended.semaphore());
+    TimedOutException timedOut = assertThrows(TimedOutException.class, late.waitFor(Duration.ofMillis(50))::get);
+    assertEquals(info.semaphore(), timedOut.semaphore());
     assertHas(1, 1, other.acquire("permits").semaphore(3).get());
+    two.release();
   }
 
   private static void assertRefused(String reason, String text, LockRequest request) {
@@ -110,6 +118,7 @@ class SemaphoreTest {
     // The new limit has room for the waiter and for the request that names it.
     FencedLock third = client.acquire("limit").semaphore(3).permitLimitVersion(1).waitFor(LONG).get();
     FencedLock second = waiting.get(30, TimeUnit.SECONDS);
+    assertEquals(new SemaphoreInfo(3, 3, 1), client.list("limit").findAny().orElseThrow().semaphore());
     assertHas(1, 1, first);
     assertEquals(Set.of(2, 3), Set.of(second.slot().orElseThrow(), third.slot().orElseThrow()));
   }
@@ -117,6 +126,7 @@ class SemaphoreTest {
   @Test
   void aLockIsEitherSharedOrASemaphore() {
     client.acquire("shared").shared().get();
+    assertNull(other.get("shared").semaphore());
     assertRefused("MODE_MISMATCH", "", other.acquire("shared").semaphore(2));
     client.acquire("semaphore").semaphore(2).get();
     assertRefused("MODE_MISMATCH", "", other.acquire("semaphore").shared());

@@ -4,9 +4,11 @@ import io.fencepost.client.Facts;
 import io.fencepost.client.FencedLock;
 import io.fencepost.client.LeaseEnd;
 import io.fencepost.client.LockLostException;
+import io.fencepost.client.LockMode;
 import io.fencepost.client.Loss;
 import io.fencepost.client.LossReason;
 import java.time.Duration;
+import java.util.Map;
 import java.util.Objects;
 import java.util.OptionalInt;
 import java.util.concurrent.CompletableFuture;
@@ -23,9 +25,13 @@ import java.util.function.Consumer;
  */
 public final class FakeLock implements FencedLock {
   private final String name;
-  private final long token;
+  private volatile long token;
+  private volatile LockMode mode = LockMode.EXCLUSIVE;
   private final CompletableFuture<Loss> lost = new CompletableFuture<>();
   private final CompletableFuture<LeaseEnd> end = new CompletableFuture<>();
+  private final CompletableFuture<LockMode> wanted = new CompletableFuture<>();
+  private volatile String holder = "fake-holder";
+  private volatile Map<String, String> metadata = Map.of();
   private volatile boolean released;
 
   /**
@@ -43,6 +49,13 @@ public final class FakeLock implements FencedLock {
   public void lose() {
     if (end.complete(LeaseEnd.REVOKED)) {
       lost.complete(loss());
+    }
+  }
+
+  /** Lets the lock tell that somebody waits for it exclusively. Does nothing if it is lost or released. */
+  public void want() {
+    if (isValid()) {
+      wanted.complete(LockMode.EXCLUSIVE);
     }
   }
 
@@ -70,6 +83,49 @@ public final class FakeLock implements FencedLock {
   }
 
   @Override
+  public LockMode mode() {
+    return mode;
+  }
+
+  @Override
+  public void downgrade() {
+    check();
+    mode = LockMode.SHARED;
+  }
+
+  /** Makes the lock exclusive, with the next token: nobody else shares it. */
+  @Override
+  public synchronized boolean tryUpgrade() {
+    check();
+    if (mode == LockMode.SHARED) {
+      token = token + 1;
+      mode = LockMode.EXCLUSIVE;
+    }
+    return true;
+  }
+
+  @Override
+  public void describe(Map<String, String> metadata) {
+    describe(metadata, holder);
+  }
+
+  @Override
+  public void describe(Map<String, String> metadata, String holder) {
+    check();
+    this.metadata = Map.copyOf(metadata);
+    this.holder = Objects.requireNonNull(holder, "holder must not be null");
+  }
+
+  /**
+   * What the code has described the lock with.
+   *
+   * @return the metadata of the last {@code describe}; empty before
+   */
+  public Map<String, String> metadata() {
+    return metadata;
+  }
+
+  @Override
   public String grantId() {
     return "fake-grant";
   }
@@ -86,7 +142,7 @@ public final class FakeLock implements FencedLock {
 
   @Override
   public String holder() {
-    return "fake-holder";
+    return holder;
   }
 
   @Override
@@ -121,6 +177,16 @@ public final class FakeLock implements FencedLock {
   @Override
   public void onLost(Executor executor, Consumer<Loss> listener) {
     lost.thenAcceptAsync(listener, executor);
+  }
+
+  @Override
+  public boolean isWanted() {
+    return wanted.isDone();
+  }
+
+  @Override
+  public void onWanted(Executor executor, Consumer<LockMode> listener) {
+    wanted.thenAcceptAsync(listener, executor);
   }
 
   /** Never calls the listener: renewals of this lock do not fail. */

@@ -9,11 +9,13 @@ import io.fencepost.client.FencedLock;
 import io.fencepost.client.FencepostClient;
 import io.fencepost.client.LeaseEnd;
 import io.fencepost.client.LockLostException;
+import io.fencepost.client.LockMode;
 import io.fencepost.client.Loss;
 import io.fencepost.client.LossReason;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
@@ -41,6 +43,38 @@ class FakeLockTest {
     lock.lose();
     assertFalse(lost.isDone(), "a release is no loss");
     assertReleased(lock);
+  }
+
+  @Test
+  void itIsConverted() {
+    FakeLock lock = new FakeLock("a", 7);
+    assertEquals(LockMode.EXCLUSIVE, lock.mode());
+    assertTrue(lock.tryUpgrade());
+    assertEquals(7, lock.token());
+    lock.downgrade();
+    assertEquals("SHARED 7", lock.mode() + " " + lock.token());
+    assertTrue(lock.tryUpgrade());
+    assertEquals("EXCLUSIVE 8", lock.mode() + " " + lock.token());
+    lock.lose();
+    assertThrows(LockLostException.class, lock::downgrade);
+  }
+
+  @Test
+  void itIsDescribedAndWanted() {
+    FakeLock lock = new FakeLock("a", 7);
+    List<LockMode> told = new ArrayList<>();
+    lock.onWanted(Runnable::run, told::add);
+    lock.describe(Map.of("done", "50 %"));
+    assertEquals("fake-holder {done=50 %}", lock.holder() + " " + lock.metadata());
+    lock.describe(Map.of(), "worker");
+    assertEquals("worker {}", lock.holder() + " " + lock.metadata());
+    assertFalse(lock.isWanted());
+    lock.want();
+    lock.want();
+    assertTrue(lock.isWanted());
+    assertEquals(List.of(LockMode.EXCLUSIVE), told);
+    lock.release();
+    assertThrows(LockLostException.class, () -> lock.describe(Map.of()));
   }
 
   @Test
