@@ -1,9 +1,12 @@
 //! `health`: asks the admin port of a server on this machine whether the server is ready. For health checks of
 //! containers, which need no certificates there.
 
-use super::exit::{Failure, NO, UNAVAILABLE, USAGE};
+use super::{
+    any_certificate::accept_any,
+    exit::{Failure, NO, UNAVAILABLE, USAGE},
+};
 use crate::config::{AdminListen, Config, ListenAddress, ListenHost};
-use clap::Args;
+use clap::{ArgAction, Args};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::{Request, StatusCode, body::Bytes, client::conn::http1, header::HOST};
 use hyper_util::rt::TokioIo;
@@ -13,6 +16,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpStream, lookup_host},
     time::timeout,
 };
@@ -29,6 +33,18 @@ pub(crate) struct HealthArgs {
     /// all addresses of this machine means its loopback address
     #[arg(long, value_name = "ADDRESS", env = "FENCEPOST_ADMIN_LISTEN", default_value_t = default_address())]
     admin_listen: String,
+    /// Speak TLS, as a server with the same variable does. The certificate is not checked, as no probe of Kubernetes
+    /// does: it is seldom for the loopback address
+    #[arg(
+        long,
+        value_name = "BOOL",
+        env = "FENCEPOST_ADMIN_TLS",
+        num_args = 0..=1,
+        default_missing_value = "true",
+        default_value_t = false,
+        action = ArgAction::Set
+    )]
+    admin_tls: bool,
     /// Ask whether the server runs, not whether it is ready
     #[arg(long)]
     live: bool,
@@ -41,9 +57,10 @@ fn default_address() -> String {
 pub(super) async fn health(args: HealthArgs) -> Result<(), Failure> {
     let address = address(&args.admin_listen)?;
     let path = if args.live { "/livez" } else { "/readyz" };
-    let asked = timeout(ANSWER_TIMEOUT, ask(&address, path)).await;
+    let asked = timeout(ANSWER_TIMEOUT, ask(&address, args.admin_tls, path)).await;
     let (status, text) = asked.unwrap_or_else(|_| Err("no answer in time".to_owned())).map_err(|why| {
-        let advice = "is a server running there? Name its admin port with --admin-listen or FENCEPOST_ADMIN_LISTEN";
+        let advice = "is a server running there? Name its admin port with --admin-listen or FENCEPOST_ADMIN_LISTEN, \
+                      and give --admin-tls if it speaks TLS";
         Failure::new(UNAVAILABLE, format!("no answer from the admin port at {address} ({why}): {advice}"))
     })?;
     match status {
@@ -83,12 +100,25 @@ async fn reachable(address: &ListenAddress) -> io::Result<Vec<SocketAddr>> {
 }
 
 /// Gets a page. Returns its status and its text, or why there is no answer.
-async fn ask(address: &ListenAddress, path: &str) -> Result<(StatusCode, String), String> {
+async fn ask(address: &ListenAddress, tls: bool, path: &str) -> Result<(StatusCode, String), String> {
     let why = |error: &dyn std::error::Error| error.to_string();
     let addresses = reachable(address).await.map_err(|error| why(&error))?;
     let stream = TcpStream::connect(addresses.as_slice()).await.map_err(|error| why(&error))?;
     // Not the configured address: it may name no host.
     let peer = stream.peer_addr().map_err(|error| why(&error))?;
+    if !tls {
+        return get(stream, peer, path).await;
+    }
+    let stream = accept_any(stream, peer.ip()).await.map_err(|error| why(&error))?;
+    get(stream, peer, path).await
+}
+
+async fn get(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    peer: SocketAddr,
+    path: &str,
+) -> Result<(StatusCode, String), String> {
+    let why = |error: &dyn std::error::Error| error.to_string();
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| why(&error))?;
     let request = Request::get(path).header(HOST, peer.to_string()).body(Empty::<Bytes>::new());
     let answer = async {

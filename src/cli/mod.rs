@@ -5,6 +5,7 @@
 
 mod access;
 mod acquiring;
+mod any_certificate;
 mod args;
 mod ask;
 mod calls;

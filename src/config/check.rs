@@ -63,6 +63,7 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
             duration(Duration::ZERO..=DRAIN_TIMEOUT_CEILING),
         ),
         admin_listen: reader.read("admin_listen", default.admin_listen, str::parse),
+        admin_tls: reader.read("admin_tls", default.admin_tls, switch),
         admin_service: reader.read("admin_service", default.admin_service, admin_place),
         test_faults: reader.read("test_faults", None, test_faults),
         otlp_endpoint: reader.read("otlp_endpoint", default.otlp_endpoint, otlp_endpoint),
@@ -101,6 +102,9 @@ impl Reader<'_> {
                 config.store_tls.problem(&config.store).or_else(|| config.store_login.problem(&config.store))
         {
             self.report(key, rule);
+        }
+        if self.problems.is_empty() && config.admin_tls && config.tls.is_none() {
+            self.report("admin_tls", "needs the certificate of the API: --tls-cert FILE and --tls-key FILE");
         }
         self.compare_classic(config);
         if self.problems.is_empty() && config.test_faults.is_some() && config.store != StoreUrl::Memory {

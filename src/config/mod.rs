@@ -68,6 +68,8 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// Where the admin port listens.
     pub admin_listen: AdminListen,
+    /// Whether the admin port speaks TLS, with the certificate of the API.
+    pub admin_tls: bool,
     /// Where AdminService is offered.
     pub admin_service: AdminPlace,
     /// Where tests order faults; `None` if nowhere.
@@ -286,6 +288,7 @@ impl Default for Config {
                 host: ListenHost::Ip(Ipv4Addr::LOCALHOST.into()),
                 port: 7429,
             }),
+            admin_tls: false,
             admin_service: AdminPlace::Admin,
             test_faults: None,
             otlp_endpoint: String::new(),

@@ -35,7 +35,7 @@ const fn option(key: &'static str, value_name: &'static str, help: &'static str)
 }
 
 /// All options, in the order of the help.
-pub const OPTIONS: [ServerOption; 33] = [
+pub const OPTIONS: [ServerOption; 34] = [
     option(
         "listen",
         "ADDRESS",
@@ -49,7 +49,7 @@ pub const OPTIONS: [ServerOption; 33] = [
     option(
         "plaintext",
         SWITCH,
-        "Serve without TLS where other machines can reach it: the admin port, and the API if it has no certificate",
+        "Serve without TLS where other machines can reach it: the admin port without --admin-tls, and the API without a certificate",
     ),
     option("tls_cert", "FILE", "PEM file with the server's certificate and its intermediates; turns TLS on"),
     option("tls_key", "FILE", "PEM file with the private key of the certificate"),
@@ -107,7 +107,12 @@ pub const OPTIONS: [ServerOption; 33] = [
     option(
         "admin_listen",
         "ADDRESS",
-        "Admin port: host:port for /metrics, /livez, /readyz, drain and force-release, without TLS; none: there is none",
+        "Admin port: host:port for /metrics, /livez, /readyz, drain and force-release; none: there is none",
+    ),
+    option(
+        "admin_tls",
+        SWITCH,
+        "Speak TLS on the admin port too, with the same certificate; scrapers and probes need none of their own",
     ),
     option(
         "admin_service",

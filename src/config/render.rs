@@ -44,6 +44,7 @@ pub(super) fn value(config: &Config, key: &str) -> Option<String> {
         "leases_per_stream" => limits.leases_per_stream.to_string(),
         "drain_timeout" => duration(config.drain_timeout),
         "admin_listen" => string(&config.admin_listen),
+        "admin_tls" => config.admin_tls.to_string(),
         "admin_service" => string(&config.admin_service),
         "test_faults" => string(&config.test_faults.as_ref().map_or_else(String::new, ToString::to_string)),
         "otlp_endpoint" => string(&config.otlp_endpoint),

@@ -175,7 +175,7 @@ fn a_variable_that_is_not_utf8_is_a_problem() {
 }
 
 /// Options with values that are accepted, and values that are refused.
-const EDGES: [(&str, &[&str], &[&str]); 24] = [
+const EDGES: [(&str, &[&str], &[&str]); 25] = [
     ("store_ca", &[""], &["a\nb", "/a.pem"]),
     ("store_user", &[""], &["a b", "a\nb", "me"]),
     ("store_password_file", &[""], &["a\nb", "/p"]),
@@ -215,6 +215,7 @@ const EDGES: [(&str, &[&str], &[&str]); 24] = [
     ("leases_per_stream", &["1", "1000000"], &["0", "1000001"]),
     ("drain_timeout", &["0s", "5m"], &["5m 1s"]),
     ("admin_listen", &["none", ":0", "[::1]:7429", "localhost:7429"], &["", "None", "off", "7429", "unix:/a"]),
+    ("admin_tls", &["false"], &["maybe", "true"]),
     ("admin_service", &["everywhere", "admin"], &["", "nowhere"]),
     ("test_faults", &["", "127.0.0.1:0", "localhost:1"], &["none", "7429", "unix:/a"]),
     (
@@ -274,6 +275,7 @@ fn the_printed_file_reads_back_the_same() {
         ("leases_per_stream", "13"),
         ("drain_timeout", "0s"),
         ("admin_listen", "localhost:1235"),
+        ("admin_tls", "true"),
         ("admin_service", "everywhere"),
         ("otlp_endpoint", "http://localhost:4317"),
         ("log_format", "json"),

@@ -39,7 +39,7 @@ use crate::{
     },
 };
 use accept::{Admission, Gate, connections};
-use admin::{Admin, Build, Hosts, Pages};
+use admin::{Admin, Build, Callers, Hosts, Pages};
 use axum::Router;
 use backlog::Backlogs;
 use health::Health;
@@ -232,12 +232,13 @@ impl Server<'_> {
             .layer(BrokenOffLayer)
             .layer(UnreadableLayer);
         let hosts = Hosts::of(&config.admin_listen, &admin);
-        let mut admin = Admin::new(admin, pages.router(outer.service(grpc), hosts), refusals.clone());
+        let callers = Callers { tls: tls.clone().filter(|_| config.admin_tls), access: access.clone() };
+        let mut admin = Admin::new(admin, pages.router(outer.service(grpc), hosts), callers, refusals.clone());
         let services = api::services(&api, health_service, with_admin)?;
         let service = outer.layer(DeadlineLayer).layer(RequestTimeLayer(refusals.clone())).service(services);
         let calls = OpenCalls::new(config, metrics.connections.open_calls.clone(), refusals.clone());
         let orders = ordered.clone().map_or_else(Router::new, |ordered| faults::router(ordered, locks.clone()));
-        let mut faults = Admin::new(faults, orders, refusals.clone());
+        let mut faults = Admin::new(faults, orders, Callers::default(), refusals.clone());
         let http2 = Http2::new(calls, refusals.clone(), access.clone(), ordered);
         let gate = Gate {
             tls: tls.clone(),

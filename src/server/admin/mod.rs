@@ -1,4 +1,4 @@
-//! The admin port: metrics, probes, build info and AdminService, on a port of its own without TLS.
+//! The admin port: metrics, probes, build info and AdminService, on a port of its own, with or without TLS.
 //!
 //! One port speaks HTTP/1.1 for scrapers and probes, and HTTP/2 for gRPC. It stays open while the server drains, so
 //! that the drain can be watched to its end.
@@ -16,8 +16,10 @@ use super::{
     accept::accepted_tcp,
     listen::{ListenError, only_loopback, tcp},
     refusals::Refusals,
+    tls::Tls,
 };
 use crate::{
+    access::{self, Access},
     api::peer::{Origin, Peer},
     config::{AdminListen, Config},
     telemetry::metrics::Bound,
@@ -43,10 +45,12 @@ use std::{
     time::Duration,
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     time::{sleep, timeout},
 };
 use tokio_io_timeout::TimeoutStream;
+use tokio_rustls::TlsAcceptor;
 use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 
@@ -62,9 +66,9 @@ const STREAMS_MAX: u32 = 64;
 /// At the end of the server, requests under way have this time.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What to do about an admin port that other machines can reach. Unlike the API it never has TLS.
+/// What to do about an admin port without TLS that other machines can reach.
 const PLAINTEXT: &str = "has no TLS, so anybody on the network could revoke leases and drain the server: give \
-                         --plaintext if only scrapers and operators can reach it";
+                         --admin-tls, or --plaintext if only scrapers and operators can reach it";
 
 /// Opens the admin port; no listeners if there is none. Needs a running tokio runtime.
 pub async fn bind_admin(config: &Config) -> Result<Vec<TcpListener>, ListenError> {
@@ -77,7 +81,7 @@ pub async fn bind_admin(config: &Config) -> Result<Vec<TcpListener>, ListenError
         ListenError::Socket { error, advice }
     };
     let listeners = tcp::bind(address).await.map_err(failure)?;
-    if !config.plaintext {
+    if !config.plaintext && !config.admin_tls {
         for listener in &listeners {
             only_loopback("admin_listen", address, listener.local_addr().map_err(failure)?, PLAINTEXT)?;
         }
@@ -89,15 +93,25 @@ pub async fn bind_admin(config: &Config) -> Result<Vec<TcpListener>, ListenError
 pub(super) struct Admin {
     listeners: Vec<TcpListener>,
     router: Router,
+    callers: Callers,
     refusals: Arc<Refusals>,
     open: Connections,
     closing: CancellationToken,
 }
 
+/// How callers of the admin port are recognised.
+#[derive(Clone, Default)]
+pub(super) struct Callers {
+    /// The TLS of the port, if it has any.
+    pub(super) tls: Option<Arc<Tls>>,
+    /// The rules that say who may do what, if there are any.
+    pub(super) access: Option<Arc<Access>>,
+}
+
 impl Admin {
     /// The admin port on these listeners; without any there is none.
-    pub(super) fn new(listeners: Vec<TcpListener>, router: Router, refusals: Arc<Refusals>) -> Self {
-        Self { listeners, router, refusals, open: Connections::default(), closing: CancellationToken::new() }
+    pub(super) fn new(listeners: Vec<TcpListener>, router: Router, callers: Callers, refusals: Arc<Refusals>) -> Self {
+        Self { listeners, router, callers, refusals, open: Connections::default(), closing: CancellationToken::new() }
     }
 
     /// Serves. Never ends. Dropped, it accepts no more connections; the open ones are served until [`Self::close`].
@@ -109,9 +123,13 @@ impl Admin {
         loop {
             tokio::select! {
                 Some((stream, peer)) = accepted.next() => {
-                    let (router, refusals) = (self.router.clone(), self.refusals.clone());
-                    let closing = self.closing.clone();
-                    let serve = |activity| serve(stream, peer, router, activity, refusals, closing);
+                    let (router, callers) = (self.router.clone(), self.callers.clone());
+                    let (refusals, closing) = (self.refusals.clone(), self.closing.clone());
+                    let serve = |activity| async move {
+                        if let Some((stream, origin)) = opened(stream, peer, callers, &refusals).await {
+                            serve(stream, (peer, origin), router, activity, refusals, closing).await;
+                        }
+                    };
                     if let Some(closed) = self.open.add(peer, serve) {
                         self.refusals.count(Bound::AdminConnections, Some(closed));
                     }
@@ -130,18 +148,48 @@ impl Admin {
     }
 }
 
+/// The connection after the handshake of TLS, if the port has that. `None` if it fails.
+async fn opened(
+    stream: TcpStream,
+    peer: Peer,
+    callers: Callers,
+    refusals: &Refusals,
+) -> Option<(Box<dyn Transport>, Arc<Origin>)> {
+    let origin = |certificate: Option<&[u8]>| {
+        Origin::new(peer, callers.access.clone().map(|access| access::Connection::new(access, certificate)))
+    };
+    let Some(tls) = &callers.tls else { return Some((Box::new(stream), origin(None))) };
+    match timeout(FIRST_REQUEST_TIMEOUT, TlsAcceptor::from(tls.admin_config()).accept(stream)).await {
+        Ok(Ok(stream)) => {
+            let origin = origin(stream.get_ref().1.peer_certificates().and_then(|all| Some(all.first()?.as_ref())));
+            Some((Box::new(stream), origin))
+        }
+        Ok(Err(error)) => {
+            refusals.log_connection(peer, &format!("TLS of the admin port: {error}"));
+            None
+        }
+        Err(_) => {
+            refusals.count(Bound::AdminRequestTime, Some(peer));
+            None
+        }
+    }
+}
+
+/// A connection with or without TLS.
+trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
+
 /// Serves one connection until it ends, is idle or unread for too long, or `closing` is cancelled and its requests are
 /// answered.
 async fn serve(
-    stream: TcpStream,
-    peer: Peer,
+    stream: Box<dyn Transport>,
+    (peer, origin): (Peer, Arc<Origin>),
     router: Router,
     activity: Arc<Activity>,
     refusals: Arc<Refusals>,
     closing: CancellationToken,
 ) {
     let service = TowerToHyperService::new(router);
-    let origin = Origin::new(peer, None);
     let noted = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(origin.clone());
         let (under_way, answer) = (activity.begin_request(), service.call(request));

@@ -1,6 +1,7 @@
 //! Makes the configuration of TLS from the contents of the files.
 
 use super::{
+    Ports,
     files::{Content, Contents},
     validity::Expiry,
 };
@@ -14,12 +15,13 @@ use tokio_rustls::rustls::{
 };
 use x509_parser::{certificate::X509Certificate, prelude::FromDer, time::ASN1Time};
 
-/// The only protocol of the server, HTTP/2.
-const ALPN: &[u8] = b"h2";
+/// The only protocol of the API, HTTP/2, and the first choice on the admin port.
+const HTTP2: &[u8] = b"h2";
+const HTTP1: &[u8] = b"http/1.1";
 
 /// A configuration that is ready for handshakes.
 pub(super) struct Loaded {
-    pub(super) config: ServerConfig,
+    pub(super) ports: Ports,
     /// When the chain of the server expires.
     pub(super) expiry: Expiry,
     /// The authorities of client certificates, if there are any.
@@ -54,7 +56,7 @@ pub(super) fn load(files: &TlsFiles, contents: &Contents) -> Result<Loaded, Conf
     let (Some((chain, expiry)), Some(key), true) = (chain, key, problems.is_empty()) else {
         return Err(ConfigError { problems });
     };
-    let config = config(chain, key, authorities.as_ref()).map_err(|error| {
+    let ports = ports(&chain, &key, authorities.as_ref()).map_err(|error| {
         let (key, path, rule) = match error {
             Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
                 let cert = files.cert.display();
@@ -69,7 +71,7 @@ pub(super) fn load(files: &TlsFiles, contents: &Contents) -> Result<Loaded, Conf
         };
         ConfigError { problems: vec![problem(key, path, rule)] }
     })?;
-    Ok(Loaded { config, expiry, authorities })
+    Ok(Loaded { ports, expiry, authorities })
 }
 
 fn problem(key: &str, path: &Path, rule: String) -> Problem {
@@ -150,22 +152,45 @@ fn authorities_in(content: &Content) -> Result<Authorities, String> {
     Ok(Authorities { roots: Arc::new(roots), skipped })
 }
 
+fn ports(
+    chain: &[CertificateDer<'static>],
+    key: &PrivateKeyDer<'static>,
+    authorities: Option<&Authorities>,
+) -> Result<Ports, Error> {
+    let mut api = config(chain.to_vec(), key.clone_key(), authorities, Clients::ShowCertificates)?;
+    api.alpn_protocols = vec![HTTP2.to_vec()];
+    let mut admin = config(chain.to_vec(), key.clone_key(), authorities, Clients::MayShowCertificates)?;
+    admin.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
+    Ok(Ports { api: Arc::new(api), admin: Arc::new(admin) })
+}
+
+/// What clients do if there are authorities that sign their certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Clients {
+    ShowCertificates,
+    MayShowCertificates,
+}
+
 fn config(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
     authorities: Option<&Authorities>,
+    clients: Clients,
 ) -> Result<ServerConfig, Error> {
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
     let builder = match authorities {
         None => builder.with_no_client_auth(),
         Some(Authorities { roots, .. }) => {
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider).build();
-            builder.with_client_cert_verifier(verifier.map_err(|error| Error::General(error.to_string()))?)
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider);
+            let verifier = match clients {
+                Clients::ShowCertificates => verifier,
+                Clients::MayShowCertificates => verifier.allow_unauthenticated(),
+            };
+            builder.with_client_cert_verifier(verifier.build().map_err(|error| Error::General(error.to_string()))?)
         }
     };
     let mut config = builder.with_single_cert(chain, key)?;
-    config.alpn_protocols = vec![ALPN.to_vec()];
     if authorities.is_some() {
         // rustls does not verify a certificate again when a session is resumed. It may have expired since.
         config.session_storage = Arc::new(NoServerSessionStorage {});

@@ -1,4 +1,5 @@
-//! TLS of the server: TLS 1.2 and 1.3, for HTTP/2 only. The files are checked at the start and followed afterwards.
+//! TLS of the server: TLS 1.2 and 1.3, with one certificate for both ports. The files are checked at the start and
+//! followed afterwards.
 
 mod files;
 mod load;
@@ -22,7 +23,16 @@ pub(super) struct Tls {
     first: Contents,
     /// When the certificate expires with which the server started.
     first_expiry: Expiry,
-    current: RwLock<Arc<ServerConfig>>,
+    current: RwLock<Ports>,
+}
+
+/// The configurations for new handshakes.
+#[derive(Clone, Debug)]
+struct Ports {
+    /// HTTP/2 only. Each client shows a certificate, if there are authorities for that.
+    api: Arc<ServerConfig>,
+    /// HTTP/1.1 too. Scrapers and probes have no certificates; one that is shown is checked.
+    admin: Arc<ServerConfig>,
 }
 
 impl Tls {
@@ -31,11 +41,16 @@ impl Tls {
         let first = Contents::read(&files);
         let loaded = load::load(&files, &first)?;
         loaded.log("TLS is on");
-        Ok(Self { files, first, first_expiry: loaded.expiry, current: RwLock::new(Arc::new(loaded.config)) })
+        Ok(Self { files, first, first_expiry: loaded.expiry, current: RwLock::new(loaded.ports) })
     }
 
     /// The configuration for a new handshake.
     pub(super) fn config(&self) -> Arc<ServerConfig> {
-        self.current.read().clone()
+        self.current.read().api.clone()
+    }
+
+    /// That for a new handshake on the admin port.
+    pub(super) fn admin_config(&self) -> Arc<ServerConfig> {
+        self.current.read().admin.clone()
     }
 }

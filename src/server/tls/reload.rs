@@ -5,7 +5,7 @@
 
 use super::{Tls, files::Contents, load, validity::Watch};
 use crate::telemetry::metrics::{ConnectionMetrics, TlsReload};
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, time::Duration};
 use tokio::{task::spawn_blocking, time::sleep};
 
 /// How often the files are read. They are compared by content, because a mounted secret may keep its times.
@@ -30,7 +30,7 @@ impl Tls {
             match load::load(&self.files, &contents) {
                 Ok(loaded) => {
                     loaded.log("the TLS files have changed; new connections use the new ones");
-                    *self.current.write() = Arc::new(loaded.config);
+                    *self.current.write() = loaded.ports;
                     metrics.tls_expiry.set(loaded.expiry.at.timestamp());
                     validity = Watch::new(loaded.expiry);
                     metrics.tls_reloads.of(TlsReload::Ok).inc();

@@ -2,8 +2,12 @@
 //! servers.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+#[path = "../../support/authority.rs"]
+mod authority;
 #[path = "../../support/binary.rs"]
 mod binary;
+#[path = "../../support/certificates.rs"]
+mod certificates;
 #[path = "../../support/http.rs"]
 mod http;
 mod losses;
@@ -18,6 +22,7 @@ mod services;
 mod stream;
 #[path = "../../support/server.rs"]
 mod support;
+mod tls;
 mod traces;
 
 use binary::Server;
