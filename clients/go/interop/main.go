@@ -35,15 +35,32 @@ type request struct {
 	MaxHold  *int64            `json:"max_hold_ms"`
 	MinHold  *int64            `json:"min_hold_ms"`
 	Delay    *int64            `json:"lock_delay_ms"`
-	Shared   bool              `json:"shared"`
+	Shared   sharing           `json:"shared"`
 	Limit    *uint32           `json:"semaphore"`
 	Permits  uint32            `json:"permits"`
 	Version  uint64            `json:"permit_limit_version"`
+	Owner    string            `json:"owner"`
+	Waiters  uint32            `json:"max_waiters"`
+	Wanted   bool              `json:"tell_when_wanted"`
+	Mode     string            `json:"mode"`
 	Wait     *int64            `json:"wait_ms"`
 	Metadata map[string]string `json:"metadata"`
 	Of       int64             `json:"of"`
 	File     string            `json:"file"`
 	Prefix   string            `json:"prefix"`
+}
+
+// sharing is a bool for one lock, and for a set the names of the locks that are shared.
+type sharing struct {
+	lock  bool
+	names []string
+}
+
+func (s *sharing) UnmarshalJSON(text []byte) error {
+	if json.Unmarshal(text, &s.lock) == nil {
+		return nil
+	}
+	return json.Unmarshal(text, &s.names)
 }
 
 // answer is one line of output.
@@ -98,6 +115,7 @@ func main() {
 func (d *driver) run(r request) {
 	operations := map[string]func(request) (answer, error){
 		"cancel": d.cancel, "valid": d.valid, "write": d.write, "increment": d.increment, "release": d.release,
+		"convert": d.convert, "describe": d.describe, "observe": d.observe, "waiters": d.waiters,
 		"get": d.get, "list": d.list, "watch": d.watch, "check_token": d.checkToken, "close": d.close,
 	}
 	operation, ok := operations[r.Op]

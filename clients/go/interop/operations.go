@@ -71,8 +71,11 @@ func (d *driver) acquire(ctx context.Context, r request) {
 	slot, _ := lock.Slot()
 	d.answer(r.ID, answer{
 		"token": lock.Token(), "grant_id": lock.GrantID(), "previous_end": lock.PreviousEnd(),
-		"permits": lock.Permits(), "slot": slot,
+		"permits": lock.Permits(), "slot": slot, "mode": lock.Mode(),
 	}, nil)
+	if r.Wanted {
+		go d.tellWanted(r, lock)
+	}
 	context.AfterFunc(lock.Context(), func() {
 		var lost *fencepost.LostError
 		if errors.As(lock.Err(), &lost) {
@@ -93,7 +96,7 @@ func (d *driver) acquired(ctx context.Context, r request) (*fencepost.Lock, erro
 
 func (d *driver) options(r request) []fencepost.AcquireOption {
 	options := []fencepost.AcquireOption{
-		fencepost.WithMetadata(r.Metadata),
+		fencepost.WithMetadata(r.Metadata), fencepost.WithOwner(r.Owner), fencepost.WithMaxWaiters(r.Waiters),
 		fencepost.WithOnAtRisk(func() { d.print(answer{"event": "at_risk", "lock": r.Lock}) }),
 	}
 	if r.TTL != nil {
@@ -108,8 +111,14 @@ func (d *driver) options(r request) []fencepost.AcquireOption {
 	if r.Delay != nil {
 		options = append(options, fencepost.WithLockDelay(time.Duration(*r.Delay)*time.Millisecond))
 	}
-	if r.Shared {
+	if r.Shared.lock {
 		options = append(options, fencepost.WithShared())
+	}
+	if r.Shared.names != nil {
+		options = append(options, fencepost.WithSharedNames(r.Shared.names...))
+	}
+	if r.Wanted {
+		options = append(options, fencepost.WithTellWhenWanted())
 	}
 	if r.Limit != nil {
 		options = append(options, fencepost.WithSemaphore(*r.Limit), fencepost.WithPermits(r.Permits),
@@ -126,6 +135,7 @@ func (d *driver) acquireAll(ctx context.Context, r request) {
 	var set *fencepost.LockSet
 	if err == nil {
 		set, err = client.AcquireAll(ctx, r.Names, d.options(r)...)
+		err = ofSet(err)
 	}
 	d.mu.Lock()
 	d.acquires[r.ID]()
@@ -143,6 +153,15 @@ func (d *driver) acquireAll(ctx context.Context, r request) {
 		tokens[name] = lock.Token()
 	}
 	d.answer(r.ID, answer{"tokens": tokens}, nil)
+}
+
+// ofSet tells an error of the call, for which no server was asked, from that of one of the locks.
+func ofSet(err error) error {
+	var ofLock *fencepost.NotAllAcquiredError
+	if errors.Is(err, fencepost.ErrRefused) && !errors.As(err, &ofLock) {
+		return fmt.Errorf("%w: %w", errBadRequest, err)
+	}
+	return err
 }
 
 // held is a lock or a set.

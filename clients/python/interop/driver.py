@@ -54,7 +54,7 @@ class Driver:
 
     def acquire_all(self, request: Request) -> Answer:
         with self.cancellable(request):
-            locks = self.opened().acquire_all(request["names"], **protocol.acquire_all_options(request))
+            locks = self.opened().acquire_all(protocol.names(request), **protocol.acquire_all_options(request))
         self.sets[request["lock"]] = locks
         return {"tokens": locks.tokens}
 
@@ -88,6 +88,31 @@ class Driver:
 
     def release(self, request: Request) -> Answer:
         return {"end": self.held(request).release().end.value}
+
+    def convert(self, request: Request) -> Answer:
+        lock, converted = self.locks[request["lock"]], True
+        if request["mode"] == "shared":
+            lock.downgrade()
+        else:
+            converted = lock.try_upgrade()
+        return protocol.converted(lock, converted)
+
+    def describe(self, request: Request) -> Answer:
+        lock = self.locks[request["lock"]]
+        return {"number": lock.describe(request.get("metadata", {}), request.get("holder"))}
+
+    def observe(self, request: Request) -> Answer:
+        client = self.opened()
+
+        def follow() -> None:
+            for it in client.observe(request["name"]):
+                protocol.observed(it)
+
+        threading.Thread(target=follow, daemon=True).start()
+        return {}
+
+    def waiters(self, request: Request) -> Answer:
+        return {"waiters": [protocol.waiter(it) for it in self.opened().waiters(request["name"])]}
 
     def get(self, request: Request) -> Answer:
         return protocol.info(self.opened().get(request["name"]))

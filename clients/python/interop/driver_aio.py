@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +23,8 @@ class Driver:
         self.locks: dict[str, aio.Lock] = {}
         self.sets: dict[str, aio.LockSet] = {}
         self.acquires: dict[int, asyncio.Task[Any]] = {}
-        self.watches: set[asyncio.Task[None]] = set()
+        self.followed: set[asyncio.Task[None]] = set()
+        """The watches and observations."""
 
     def opened(self) -> aio.Client:
         if self.client is None:
@@ -46,7 +47,7 @@ class Driver:
 
     async def acquire_all(self, request: Request) -> Answer:
         with self.cancellable(request):
-            locks = await self.opened().acquire_all(request["names"], **protocol.acquire_all_options(request))
+            locks = await self.opened().acquire_all(protocol.names(request), **protocol.acquire_all_options(request))
         self.sets[request["lock"]] = locks
         return {"tokens": locks.tokens}
 
@@ -79,6 +80,32 @@ class Driver:
         released = await self.held(request).release()
         return {"end": released.end.value}
 
+    async def convert(self, request: Request) -> Answer:
+        lock, converted = self.locks[request["lock"]], True
+        if request["mode"] == "shared":
+            await lock.downgrade()
+        else:
+            converted = await lock.try_upgrade()
+        return protocol.converted(lock, converted)
+
+    async def describe(self, request: Request) -> Answer:
+        lock = self.locks[request["lock"]]
+        return {"number": await lock.describe(request.get("metadata", {}), request.get("holder"))}
+
+    async def observe(self, request: Request) -> Answer:
+        client = self.opened()
+
+        async def follow() -> None:
+            async with client.observe(request["name"]) as states:
+                async for it in states:
+                    protocol.observed(it)
+
+        self.follow(follow())
+        return {}
+
+    async def waiters(self, request: Request) -> Answer:
+        return {"waiters": [protocol.waiter(it) async for it in self.opened().waiters(request["name"])]}
+
     async def get(self, request: Request) -> Answer:
         return protocol.info(await self.opened().get(request["name"]))
 
@@ -92,10 +119,13 @@ class Driver:
             async for it in watch:
                 protocol.event(it)
 
-        task = asyncio.create_task(follow())
-        self.watches.add(task)
-        task.add_done_callback(self.watches.discard)
+        self.follow(follow())
         return {}
+
+    def follow(self, events: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(events)
+        self.followed.add(task)
+        task.add_done_callback(self.followed.discard)
 
     async def check_token(self, request: Request) -> Answer:
         checked = await self.opened().check_token(request["name"], request["token"])

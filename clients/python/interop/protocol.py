@@ -43,6 +43,12 @@ def client_options(request: Request) -> dict[str, Any]:
 
 def acquire_options(request: Request) -> dict[str, Any]:
     label = request["lock"]
+    told: list[fencepost.LockMode] = []
+
+    def wanted(mode: fencepost.LockMode) -> None:
+        if not told:  # each session that keeps the lock calls this once
+            write({"event": "wanted", "lock": label, "mode": mode.value})
+        told.append(mode)
 
     def lost(loss: fencepost.Loss) -> None:
         write({"event": "lost", "lock": label, "reason": loss.reason.value, "successor_token": loss.successor_token})
@@ -51,17 +57,25 @@ def acquire_options(request: Request) -> dict[str, Any]:
         "wait": request.get("wait_ms", 0) / 1000,
         "metadata": request.get("metadata"),
         "shared": request.get("shared", False),
+        "tell_when_wanted": request.get("tell_when_wanted", False),
         "on_lost": lost,
         "on_at_risk": lambda: write({"event": "at_risk", "lock": label}),
     }
+    if options["tell_when_wanted"]:
+        options["on_wanted"] = wanted
     if "ttl_ms" in request:
         options["ttl"] = request["ttl_ms"] / 1000
     for option in ("max_hold", "min_hold", "lock_delay"):
         if f"{option}_ms" in request:
             options[option] = request[f"{option}_ms"] / 1000
-    for option in ("semaphore", "permits", "permit_limit_version"):
+    for option in ("semaphore", "permits", "permit_limit_version", "owner", "max_waiters"):
         options[option] = request.get(option)
     return options
+
+
+def names(request: Request) -> list[str | tuple[str, fencepost.LockMode]]:
+    """The names of a set, whose shared locks have their mode with them."""
+    return [*request["names"], *((name, fencepost.LockMode.SHARED) for name in request.get("shared", ()))]
 
 
 def acquire_all_options(request: Request) -> dict[str, Any]:
@@ -72,17 +86,35 @@ def acquire_all_options(request: Request) -> dict[str, Any]:
 
 
 def granted(lock: Lock) -> Answer:
+    of_grant: Answer = {"grant_id": lock.grant_id, "previous_end": lock.previous_end.value}
     of_semaphore: Answer = {"permits": lock.permits, "slot": lock.slot or 0}
-    return {"token": lock.token, "grant_id": lock.grant_id, "previous_end": lock.previous_end.value, **of_semaphore}
+    return {"token": lock.token, "mode": lock.mode.value, **of_grant, **of_semaphore}
+
+
+def converted(lock: Lock, done: bool) -> Answer:
+    return {"converted": done, "token": lock.token, "mode": lock.mode.value}
+
+
+def _first(lock: fencepost.LockInfo) -> Answer:
+    holder = lock.holders[0] if lock.holders else None
+    return {"holder": holder.holder if holder else None, "token": holder.token if holder else 0}
 
 
 def info(lock: fencepost.LockInfo) -> Answer:
+    return {**_first(lock), "waiters": lock.waiters}
+
+
+def waiter(it: fencepost.Waiter) -> Answer:
+    return {"holder": it.holder, "owner": it.owner, "mode": it.mode.value}
+
+
+def observed(lock: fencepost.LockInfo) -> None:
     holder = lock.holders[0] if lock.holders else None
-    return {
-        "holder": holder.holder if holder else None,
-        "token": holder.token if holder else 0,
-        "waiters": lock.waiters,
+    said: Answer = {
+        "metadata": holder.metadata if holder else None,
+        "description": holder.description if holder else 0,
     }
+    write({"event": "observed", "name": lock.name, "holders": lock.holder_count, **_first(lock), **said})
 
 
 def event(it: fencepost.Event) -> None:

@@ -3,10 +3,12 @@
 
 #[path = "interop/failure.rs"]
 mod failure;
+#[path = "interop/shown.rs"]
+mod shown;
 
 use failure::{Failure, bad_request, closed, failure, loss_name};
 use fencepost_client::{
-    Client, Held, LeaseEnd, Lock, LockLost, LockSet, LossCause, Status, Tls,
+    Client, Held, LeaseEnd, Lock, LockLost, LockSet, LossCause, Mode, SetItem, Status, Tls,
     raw::{self, v1},
 };
 use serde_json::{Value, json};
@@ -117,6 +119,10 @@ impl Driver {
                 Ok(json!({ "value": value + 1 }))
             }
             "release" => self.release(request).await,
+            "convert" => self.convert(request).await,
+            "describe" => self.describe(request).await,
+            "observe" => self.observe(request),
+            "waiters" => self.waiters(request).await,
             "get" => self.get(request).await,
             "list" => self.list(request).await,
             "watch" => self.watch(request).await,
@@ -189,6 +195,15 @@ impl Driver {
             acquire = acquire.semaphore(whole("semaphore")).permits(whole("permits"));
             acquire = acquire.permit_limit_version(number(request, "permit_limit_version"));
         }
+        if let Some(owner) = request["owner"].as_str() {
+            acquire = acquire.owner(owner);
+        }
+        if request["max_waiters"].is_u64() {
+            acquire = acquire.max_waiters(u32::try_from(number(request, "max_waiters")).unwrap_or(u32::MAX));
+        }
+        if request["tell_when_wanted"] == true {
+            acquire = acquire.tell_when_wanted();
+        }
         for (key, value) in request["metadata"].as_object().into_iter().flatten() {
             acquire = acquire.metadata(key, value.as_str().unwrap_or_default());
         }
@@ -199,16 +214,21 @@ impl Driver {
             "previous_end": end_name(lock.previous_end()),
             "permits": lock.permits(),
             "slot": lock.slot().unwrap_or_default(),
+            "mode": mode_name(lock.mode()),
         });
         tokio::spawn(tell_changes(label.clone(), lock.held()));
+        if request["tell_when_wanted"] == true {
+            tokio::spawn(shown::tell_wanted(label.clone(), lock.held()));
+        }
         locked(&self.locks).insert(label, Entry { held: lock.held(), lock: Some(lock) });
         Ok(answer)
     }
 
     async fn acquire_all(&'static self, request: &Value) -> Answer {
         let label = text(request, "lock")?.to_owned();
-        let names = request["names"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        let mut acquire = self.client()?.acquire_all(names).wait(millis(request, "wait_ms"));
+        let texts = |field| request[field].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let items = texts("names").map(SetItem::exclusive).chain(texts("shared").map(SetItem::shared));
+        let mut acquire = self.client()?.acquire_all(items).wait(millis(request, "wait_ms"));
         if request["ttl_ms"].is_u64() {
             acquire = acquire.ttl(millis(request, "ttl_ms"));
         }
@@ -352,6 +372,10 @@ async fn tell_changes(label: String, held: Held) {
             _ => {}
         }
     }
+}
+
+fn mode_name(mode: Mode) -> String {
+    v1::LockMode::from(mode).as_str_name().trim_start_matches("LOCK_MODE_").to_lowercase()
 }
 
 fn text<'a>(request: &'a Value, field: &str) -> Result<&'a str, Failure> {

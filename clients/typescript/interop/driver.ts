@@ -5,27 +5,32 @@
 import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import {
+  type AcquireOptions,
   Client,
   ClientClosed,
-  Contended,
   type Lock,
-  LockLost,
+  type LockInSet,
+  type LockLost,
   type LockSet,
-  NotAllAcquired,
-  OutcomeUnknown,
-  Refused,
-  TimedOut,
-  Unavailable,
+  type LockWanted,
 } from "../src/index.js";
+import {
+  BadRequest,
+  Cancelled,
+  failure,
+  type Fields,
+  info,
+  type Line,
+  observed,
+  optionalNumber,
+  optionalText,
+  snake,
+  text,
+  watched,
+  write,
+} from "./protocol.js";
 
-type Fields = Readonly<Record<string, unknown>>;
-
-interface Line extends Fields {
-  id: number;
-  op: string;
-}
-
-class BadRequest extends Error {}
+type Metadata = Readonly<Record<string, string>>;
 
 let client: Client | undefined;
 const locks = new Map<string, Lock>();
@@ -33,29 +38,6 @@ const sets = new Map<string, LockSet>();
 const acquires = new Map<number, AbortController>();
 /** A process with pending promises goes on. So what is pending is given up when the input ends; nothing else is. */
 const ending = new AbortController();
-
-function write(line: Fields): void {
-  process.stdout.write(`${JSON.stringify(line)}\n`);
-}
-
-function text(line: Fields, field: string): string {
-  const value = line[field];
-  if (typeof value !== "string") throw new BadRequest(`${field} must be a text`);
-  return value;
-}
-
-function optionalText(line: Fields, field: string): string | undefined {
-  return line[field] === undefined || line[field] === null ? undefined : text(line, field);
-}
-
-/** A name as the protocol writes it. */
-function snake(name: string): string {
-  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-}
-
-function optionalNumber(line: Fields, field: string): number | undefined {
-  return typeof line[field] === "number" ? line[field] : undefined;
-}
 
 function opened(): Client {
   if (client === undefined) throw new BadRequest("open comes first");
@@ -87,50 +69,72 @@ function open(line: Line): Fields {
 
 async function acquire(line: Line): Promise<Fields> {
   const label = text(line, "lock");
-  const [ttl, wait] = [optionalNumber(line, "ttl_ms"), optionalNumber(line, "wait_ms")];
-  const maxHold = optionalNumber(line, "max_hold_ms");
-  const [minHold, lockDelay] = [optionalNumber(line, "min_hold_ms"), optionalNumber(line, "lock_delay_ms")];
-  const [semaphore, permits] = [optionalNumber(line, "semaphore"), optionalNumber(line, "permits")];
-  const permitLimitVersion = optionalNumber(line, "permit_limit_version");
-  const metadata = line["metadata"] as Readonly<Record<string, string>> | null | undefined;
   const cancel = new AbortController();
   acquires.set(line.id, cancel);
   try {
-    const lock = await opened().lock(text(line, "name"), {
-      signal: cancel.signal,
-      ...(ttl !== undefined && { ttl }),
-      ...(maxHold !== undefined && { maxHold }),
-      ...(minHold !== undefined && { minHold }),
-      ...(lockDelay !== undefined && { lockDelay }),
-      shared: line["shared"] === true,
-      ...(semaphore !== undefined && { semaphore }),
-      ...(permits !== undefined && { permits }),
-      ...(permitLimitVersion !== undefined && { permitLimitVersion }),
-      ...(wait !== undefined && { wait }),
-      ...(metadata && { metadata }),
-      onAtRisk: () => {
-        write({ event: "at_risk", lock: label });
-      },
-    });
+    const lock = await opened().lock(text(line, "name"), { ...acquireOptions(line, label), signal: cancel.signal });
     locks.set(label, lock);
-    lock.signal.addEventListener("abort", () => {
-      const { reason, successorToken } = lock.signal.reason as LockLost;
-      if (reason === "released" || reason === "closed") return;
-      write({ event: "lost", lock: label, reason: snake(reason), successor_token: successorToken ?? 0 });
-    });
-    const { permits: held, slot = 0 } = lock;
-    return { token: lock.token, grant_id: lock.grantId, previous_end: lock.previousEnd, permits: held, slot };
+    tellChanges(label, lock);
+    if (line["tell_when_wanted"] === true) tellWanted(label, lock);
+    const { token, grantId, previousEnd, permits, slot = 0, mode } = lock;
+    return { token, grant_id: grantId, previous_end: previousEnd, permits, slot, mode };
   } finally {
     acquires.delete(line.id);
   }
 }
 
+function acquireOptions(line: Line, label: string): AcquireOptions {
+  const [ttl, wait] = [optionalNumber(line, "ttl_ms"), optionalNumber(line, "wait_ms")];
+  const maxHold = optionalNumber(line, "max_hold_ms");
+  const [minHold, lockDelay] = [optionalNumber(line, "min_hold_ms"), optionalNumber(line, "lock_delay_ms")];
+  const [semaphore, permits] = [optionalNumber(line, "semaphore"), optionalNumber(line, "permits")];
+  const permitLimitVersion = optionalNumber(line, "permit_limit_version");
+  const [owner, maxWaiters] = [optionalText(line, "owner"), optionalNumber(line, "max_waiters")];
+  const metadata = line["metadata"] as Metadata | null | undefined;
+  return {
+    ...(ttl !== undefined && { ttl }),
+    ...(maxHold !== undefined && { maxHold }),
+    ...(minHold !== undefined && { minHold }),
+    ...(lockDelay !== undefined && { lockDelay }),
+    shared: line["shared"] === true,
+    ...(semaphore !== undefined && { semaphore }),
+    ...(permits !== undefined && { permits }),
+    ...(permitLimitVersion !== undefined && { permitLimitVersion }),
+    ...(owner !== undefined && { owner }),
+    ...(maxWaiters !== undefined && { maxWaiters }),
+    tellWhenWanted: line["tell_when_wanted"] === true,
+    ...(wait !== undefined && { wait }),
+    ...(metadata && { metadata }),
+    onAtRisk: () => {
+      write({ event: "at_risk", lock: label });
+    },
+  };
+}
+
+function tellChanges(label: string, lock: Lock): void {
+  lock.signal.addEventListener("abort", () => {
+    const { reason, successorToken } = lock.signal.reason as LockLost;
+    if (reason === "released" || reason === "closed") return;
+    write({ event: "lost", lock: label, reason: snake(reason), successor_token: successorToken ?? 0 });
+  });
+}
+
+/** Somebody may have wanted the lock before its holder listens. */
+function tellWanted(label: string, { wanted }: Lock): void {
+  const tell = () => {
+    write({ event: "wanted", lock: label, mode: (wanted.reason as LockWanted).mode });
+  };
+  if (wanted.aborted) tell();
+  else wanted.addEventListener("abort", tell);
+}
+
 async function acquireAll(line: Line): Promise<Fields> {
   const [ttl, wait] = [optionalNumber(line, "ttl_ms"), optionalNumber(line, "wait_ms")];
+  const shared = ((line["shared"] ?? []) as string[]).map((name): LockInSet => ({ name, shared: true }));
   const cancel = new AbortController();
   acquires.set(line.id, cancel);
   try {
-    const set = await opened().lockAll(line["names"] as string[], {
+    const set = await opened().lockAll([...(line["names"] as string[]), ...shared], {
       signal: cancel.signal,
       ...(ttl !== undefined && { ttl }),
       ...(wait !== undefined && { wait }),
@@ -145,10 +149,6 @@ async function acquireAll(line: Line): Promise<Fields> {
 function cancel(line: Line): Fields {
   acquires.get(Number(line["of"]))?.abort(new Cancelled());
   return {};
-}
-
-class Cancelled extends Error {
-  override readonly message = "the acquire was cancelled";
 }
 
 function valid(line: Line): Fields {
@@ -181,9 +181,37 @@ async function release(line: Line): Promise<Fields> {
   return { end };
 }
 
+async function convert(line: Line): Promise<Fields> {
+  const lock = lockOf(line);
+  let converted = true;
+  if (text(line, "mode") === "shared") await lock.downgrade();
+  else converted = await lock.tryUpgrade();
+  return { converted, token: lock.token, mode: lock.mode };
+}
+
+/** The client does not tell the number of the description: it is read from the lock. */
+async function describe(line: Line): Promise<Fields> {
+  const lock = lockOf(line);
+  await lock.describe((line["metadata"] ?? {}) as Metadata, optionalText(line, "holder"));
+  const { holders } = await opened().get(lock.name);
+  const own = holders.find(({ grantId }) => grantId === lock.grantId);
+  if (own === undefined) throw new BadRequest(`${lock.name} is not held any more`);
+  return { number: own.description };
+}
+
+function observe(line: Line): Fields {
+  void report(opened().observe(text(line, "name"), { signal: ending.signal }), observed);
+  return {};
+}
+
+async function waiters(line: Line): Promise<Fields> {
+  const found: Fields[] = [];
+  for await (const { holder, owner, mode } of opened().waiters(text(line, "name"))) found.push({ holder, owner, mode });
+  return { waiters: found };
+}
+
 async function get(line: Line): Promise<Fields> {
-  const { holders, waiters } = await opened().get(text(line, "name"));
-  return { holder: holders[0]?.holder ?? null, token: holders[0]?.token ?? 0, waiters };
+  return info(await opened().get(text(line, "name")));
 }
 
 async function list(line: Line): Promise<Fields> {
@@ -195,13 +223,13 @@ async function list(line: Line): Promise<Fields> {
 async function watch(line: Line): Promise<Fields> {
   const events = opened().watch(text(line, "prefix"), { signal: ending.signal });
   await events.next();
-  void report(events);
+  void report(events, watched);
   return {};
 }
 
-async function report(events: ReturnType<Client["watch"]>): Promise<void> {
+async function report<T>(events: AsyncIterable<T>, told: (event: T) => Fields): Promise<void> {
   try {
-    for await (const { kind, name, token, holder } of events) write({ event: "watch", kind, name, token, holder });
+    for await (const event of events) write(told(event));
   } catch (error) {
     if (!(error instanceof ClientClosed) && !ending.signal.aborted) console.error(error);
   }
@@ -233,6 +261,10 @@ const OPERATIONS: Readonly<Record<string, (line: Line) => Fields | Promise<Field
   write: append,
   increment,
   release,
+  convert,
+  describe,
+  observe,
+  waiters,
   get,
   list,
   watch,
@@ -240,28 +272,6 @@ const OPERATIONS: Readonly<Record<string, (line: Line) => Fields | Promise<Field
   close,
   exit,
 };
-
-function failure(error: unknown): Fields {
-  const message = error instanceof Error ? error.message : String(error);
-  if (error instanceof NotAllAcquired) {
-    return { ...failure(error.cause), message, name: error.lockName, given_back: error.givenBack };
-  }
-  if (error instanceof Contended || error instanceof TimedOut) {
-    const kind = error instanceof Contended ? "contended" : "timed_out";
-    return { error: kind, message, holder: error.holders[0]?.holder ?? null, waiters: error.waiters };
-  }
-  if (error instanceof LockLost) {
-    return { error: "lost", message, reason: snake(error.reason), successor_token: error.successorToken ?? 0 };
-  }
-  if (error instanceof Refused) return { error: "refused", message, code: error.code, reason: error.reason ?? "" };
-  if (error instanceof Unavailable) {
-    return { error: "refused", message, code: "UNAVAILABLE", reason: error.reason ?? "" };
-  }
-  if (error instanceof OutcomeUnknown) return { error: "outcome_unknown", message };
-  if (error instanceof Cancelled) return { error: "cancelled", message };
-  if (error instanceof ClientClosed) return { error: "closed", message };
-  return { error: "bad_request", message };
-}
 
 async function answer(line: Line): Promise<void> {
   try {

@@ -3,11 +3,13 @@
 mod exits;
 mod faults;
 mod leases;
+mod modes;
 mod queue;
 mod redis_paused;
 mod replies;
 mod secured;
 mod sets;
+mod shown;
 mod together;
 
 use crate::{
@@ -78,6 +80,11 @@ pub(crate) const CHECKS: &[Check] = &[
     each!("sets in order of bytes", BOTH, sets::in_order_of_bytes),
     each!("sets given back", BOTH, sets::given_back),
     all!("sets of all languages", BOTH, sets::contest),
+    each!("sets with shared locks", BOTH, sets::with_shared),
+    each!("converted", BOTH, modes::converted),
+    each!("described and observed", BOTH, shown::described),
+    each!("observed over a restart", MEMORY, shown::over_a_restart),
+    each!("wanted", BOTH, shown::wanted),
     each!("1,000 locks", BOTH, leases::thousand),
     each!("TLS and token", BOTH, secured::connections),
     each!("exit without close", BOTH, exits::without_close),

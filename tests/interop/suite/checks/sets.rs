@@ -67,6 +67,27 @@ pub(crate) async fn given_back(cell: Cell) {
     locks.release_lease(&lease).await;
 }
 
+/// Those who share the whole work in different parts of it, and who works on the whole excludes them.
+pub(crate) async fn with_shared(cell: Cell) {
+    let (client, mut locks) = (cell.client().await, cell.world.locks());
+    let [whole, one, two] = ["t", "t/1", "t/2"].map(|part| cell.name(part));
+    for part in [&one, &two] {
+        let set = json!({ "lock": part, "names": [part], "shared": [whole], "ttl_ms": 600_000 });
+        client.call("acquire_all", set).await.expect("others may share the whole");
+    }
+    assert_eq!(locks.lock_info(&whole).await.holder_count, 2);
+    let both = json!({ "lock": "both", "names": [whole], "shared": [whole] });
+    let refused = client.call("acquire_all", both).await.expect_err("a lock has one mode");
+    assert_eq!(refused["error"], "bad_request", "{refused}");
+    for part in [&one, &two] {
+        let (kind, answer) = client.ask_acquire(&whole, &whole, LONG, NO_WAIT).await.failed().await;
+        assert_eq!(kind, "contended", "{answer}");
+        assert_eq!(client.release(part).await, "released");
+    }
+    client.acquire(&whole, LONG).await;
+    assert_eq!(client.release(&whole).await, "released");
+}
+
 /// All languages take overlapping sets from each other, in orders of their own: nobody waits for ever, and each lock of
 /// a set excludes the others.
 pub(crate) async fn contest(world: Arc<World>, languages: Vec<Language>) -> Outcomes {

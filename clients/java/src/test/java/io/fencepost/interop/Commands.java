@@ -1,16 +1,16 @@
 package io.fencepost.interop;
 
+import static io.fencepost.interop.Output.event;
+import static io.fencepost.interop.Output.lower;
+import static io.fencepost.interop.Requests.text;
+
 import com.google.gson.JsonArray;
-import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import io.fencepost.client.ClientBuilder;
 import io.fencepost.client.FencedLock;
 import io.fencepost.client.FencepostClient;
 import io.fencepost.client.LockEvent;
-import io.fencepost.client.LockInfo;
-import io.fencepost.client.LockRequest;
 import io.fencepost.client.LockSet;
-import io.fencepost.client.LockSetRequest;
 import io.fencepost.client.TokenStatus;
 import io.fencepost.client.Tls;
 import io.fencepost.client.Watch;
@@ -19,9 +19,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.time.Duration;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
@@ -79,7 +76,11 @@ final class Commands {
       case "write" -> write(lock(request), path(request));
       case "increment" -> increment(request, path(request));
       case "release" -> release(request);
-      case "get" -> get(request);
+      case "convert" -> Shown.converted(lock(request), text(request, "mode"));
+      case "describe" -> describe(request);
+      case "observe" -> observe(request);
+      case "waiters" -> Shown.waiters(client.waiters(text(request, "name")));
+      case "get" -> Shown.info(client.get(text(request, "name")));
       case "list" -> list(request);
       case "watch" -> watch(request);
       case "check_token" -> checkToken(request);
@@ -111,41 +112,8 @@ final class Commands {
   }
 
   private Callable<JsonObject> acquire(JsonObject request) {
-    LockRequest acquire = client.acquire(text(request, "name"));
-    if (request.has("ttl_ms")) {
-      acquire.ttl(Duration.ofMillis(request.get("ttl_ms").getAsLong()));
-    }
-    if (request.has("max_hold_ms")) {
-      acquire.maxHold(Duration.ofMillis(request.get("max_hold_ms").getAsLong()));
-    }
-    if (request.has("min_hold_ms")) {
-      acquire.minHold(Duration.ofMillis(request.get("min_hold_ms").getAsLong()));
-    }
-    if (request.has("lock_delay_ms")) {
-      acquire.lockDelay(Duration.ofMillis(request.get("lock_delay_ms").getAsLong()));
-    }
-    if (request.has("shared") && request.get("shared").getAsBoolean()) {
-      acquire.shared();
-    }
-    if (request.has("semaphore")) {
-      acquire.semaphore(request.get("semaphore").getAsInt());
-    }
-    if (request.has("permits")) {
-      acquire.permits(request.get("permits").getAsInt());
-    }
-    if (request.has("permit_limit_version")) {
-      acquire.permitLimitVersion(request.get("permit_limit_version").getAsLong());
-    }
-    if (request.has("wait_ms")) {
-      acquire.waitFor(Duration.ofMillis(request.get("wait_ms").getAsLong()));
-    }
-    if (request.has("metadata")) {
-      for (Map.Entry<String, JsonElement> entry : request.getAsJsonObject("metadata").entrySet()) {
-        acquire.metadata(entry.getKey(), entry.getValue().getAsString());
-      }
-    }
     long id = request.get("id").getAsLong();
-    CompletableFuture<FencedLock> future = acquire.getAsync();
+    CompletableFuture<FencedLock> future = Requests.lock(client, request).getAsync();
     acquires.put(id, future);
     future.whenComplete((lock, failure) -> {
       acquires.remove(id);
@@ -159,17 +127,8 @@ final class Commands {
   }
 
   private Callable<JsonObject> acquireAll(JsonObject request) {
-    List<String> names = new ArrayList<>();
-    request.getAsJsonArray("names").forEach(name -> names.add(name.getAsString()));
-    LockSetRequest acquire = client.acquireAll(names);
-    if (request.has("ttl_ms")) {
-      acquire.ttl(Duration.ofMillis(request.get("ttl_ms").getAsLong()));
-    }
-    if (request.has("wait_ms")) {
-      acquire.waitFor(Duration.ofMillis(request.get("wait_ms").getAsLong()));
-    }
     long id = request.get("id").getAsLong();
-    CompletableFuture<LockSet> future = acquire.getAsync();
+    CompletableFuture<LockSet> future = Requests.set(client, request).getAsync();
     acquires.put(id, future);
     future.whenComplete((locks, failure) -> {
       acquires.remove(id);
@@ -195,6 +154,7 @@ final class Commands {
     answer.addProperty("previous_end", lower(lock.previousEnd()));
     answer.addProperty("permits", lock.permits());
     answer.addProperty("slot", lock.slot().orElse(0));
+    answer.addProperty("mode", lower(lock.mode()));
     output.ok(request, answer);
     lock.onLost(Runnable::run, loss -> {
       JsonObject event = event("lost");
@@ -206,6 +166,12 @@ final class Commands {
     lock.onAtRisk(Runnable::run, () -> {
       JsonObject event = event("at_risk");
       event.addProperty("lock", label);
+      output.write(event);
+    });
+    lock.onWanted(Runnable::run, mode -> {
+      JsonObject event = event("wanted");
+      event.addProperty("lock", label);
+      event.addProperty("mode", lower(mode));
       output.write(event);
     });
   }
@@ -255,14 +221,21 @@ final class Commands {
     return answer;
   }
 
-  private JsonObject get(JsonObject request) {
-    LockInfo lock = client.get(text(request, "name"));
-    JsonObject answer = new JsonObject();
-    boolean free = lock.holders().isEmpty();
-    answer.addProperty("holder", free ? null : lock.holders().get(0).holder());
-    answer.addProperty("token", free ? 0 : lock.holders().get(0).token());
-    answer.addProperty("waiters", lock.waiters());
-    return answer;
+  /** The client does not tell the number of the description: it is read from the lock. */
+  private JsonObject describe(JsonObject request) {
+    FencedLock lock = lock(request);
+    String holder = text(request, "holder");
+    if (holder == null) {
+      lock.describe(Requests.metadata(request));
+    } else {
+      lock.describe(Requests.metadata(request), holder);
+    }
+    return Shown.description(client.get(lock.name()), lock.grantId());
+  }
+
+  private JsonObject observe(JsonObject request) {
+    client.observe(text(request, "name"), lock -> output.write(Shown.observed(lock)));
+    return new JsonObject();
   }
 
   private JsonObject list(JsonObject request) {
@@ -310,20 +283,5 @@ final class Commands {
 
   private static Path path(JsonObject request) {
     return Path.of(text(request, "file"));
-  }
-
-  private static String text(JsonObject request, String key) {
-    JsonElement value = request.get(key);
-    return value == null || value.isJsonNull() ? null : value.getAsString();
-  }
-
-  private static String lower(Enum<?> value) {
-    return value.name().toLowerCase(Locale.ROOT);
-  }
-
-  private static JsonObject event(String name) {
-    JsonObject event = new JsonObject();
-    event.addProperty("event", name);
-    return event;
   }
 }

@@ -28,6 +28,16 @@ final class Output {
     stream.println(GSON.toJson(line));
   }
 
+  static String lower(Enum<?> value) {
+    return value.name().toLowerCase(Locale.ROOT);
+  }
+
+  static JsonObject event(String name) {
+    JsonObject event = new JsonObject();
+    event.addProperty("event", name);
+    return event;
+  }
+
   void ok(JsonObject request, JsonObject answer) {
     answer.add("id", request.get("id"));
     answer.addProperty("ok", true);
@@ -56,7 +66,7 @@ final class Output {
       notFree(answer, "timed_out", timedOut.holders(), timedOut.waiters());
     } else if (error instanceof LockLostException lost) {
       answer.addProperty("error", "lost");
-      answer.addProperty("reason", lost.reason().name().toLowerCase(Locale.ROOT));
+      answer.addProperty("reason", lower(lost.reason()));
       answer.addProperty("successor_token", lost.successorToken() == 0 ? null : lost.successorToken());
     } else if (error instanceof OutcomeUnknownException) {
       answer.addProperty("error", "outcome_unknown");
