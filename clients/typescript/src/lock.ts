@@ -101,7 +101,7 @@ export interface Lock extends AsyncDisposable {
   /**
    * Makes a shared lock exclusive if nobody else shares it or is offered it. If somebody does, this resolves with
    * `false`, and the lock stays shared. It never waits, because two readers would wait for each other: one of them has
-   * to release. A lock that is exclusive already stays so.
+   * to release. A lock that is exclusive already stays so, with a new token.
    *
    * Afterwards the lock has a new {@link token}: read it for each write, and raise the fence of a guard with it.
    *

@@ -144,7 +144,7 @@ class Lock:
     async def try_upgrade(self) -> bool:
         """Makes a shared lock exclusive, if nobody else shares it or is offered it. Returns whether it is exclusive;
         if not, it is still shared. It never waits: of two readers that both want this, one has to release. A lock that
-        is exclusive already stays so.
+        is exclusive already stays so, and gets a new token too.
 
         The lock has a new, higher :attr:`token` then. Cancelled, it goes on in the background.
 

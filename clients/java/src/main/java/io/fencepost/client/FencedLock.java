@@ -63,8 +63,8 @@ public interface FencedLock extends AutoCloseable {
 
   /**
    * Makes a shared lock exclusive, if nobody else shares it or is offered it; if somebody does, it stays shared. It
-   * never waits, because two readers would wait for each other. A lock that is exclusive already stays so. A call waits
-   * for a conversion of the lock by another thread.
+   * never waits, because two readers would wait for each other. A lock that is exclusive already stays so, with a
+   * new token. A call waits for a conversion of the lock by another thread.
    *
    * <p>Afterwards the lock has a <b>new token</b>, higher than all before. If the outcome is unknown, {@link #token()}
    * may be outdated, and a store may refuse it: call this again to learn what became of it, also from a thread that was
