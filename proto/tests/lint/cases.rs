@@ -29,6 +29,7 @@ const API: &str = r#"
       enum Mood { MOOD_UNSPECIFIED = 0; MOOD_GOOD = 1; }
       message Part { bool whole = 1; }
       oneof either { string left = 1; string right = 2; }
+      optional string may_be = 3;
     }
     message FollowRequest {}
     message FollowResponse {}

@@ -89,7 +89,8 @@ fn check_message(message: &MessageDescriptor, problems: &mut Vec<String>) {
     for field in message.fields().filter(|field| !is_snake(field.name())) {
         problems.push(format!("{} is not named in lower_snake_case", field.full_name()));
     }
-    for oneof in message.oneofs().filter(|oneof| !is_snake(oneof.name())) {
+    // The compiler makes one for each optional field, and names it.
+    for oneof in message.oneofs().filter(|oneof| !oneof.is_synthetic() && !is_snake(oneof.name())) {
         problems.push(format!("{} is not named in lower_snake_case", oneof.full_name()));
     }
     message.child_messages().for_each(|child| check_message(&child, problems));
