@@ -27,7 +27,7 @@ pub(super) struct Observed(Arc<Groups>);
 #[derive(Debug, Default)]
 struct Group {
     inner: Mutex<Inner>,
-    /// Notified when one joins, and when the last one leaves.
+    /// Notified when one joins, when the last one leaves, and when the state is doubtful.
     changed: Notify,
 }
 
@@ -37,6 +37,8 @@ struct Inner {
     observers: Vec<Arc<Observer>>,
     /// Those who came since. Their first state is that of a read which begins after they came.
     new: Vec<Arc<Observer>>,
+    /// Whether the store may have changed, or become unreadable, without an event.
+    is_doubtful: bool,
 }
 
 impl Inner {
@@ -82,7 +84,7 @@ impl Observing {
 impl Drop for Observing {
     fn drop(&mut self) {
         let mut inner = self.group.inner.lock();
-        let Inner { observers, new } = &mut *inner;
+        let Inner { observers, new, .. } = &mut *inner;
         for list in [observers, new] {
             list.retain(|observer| !Arc::ptr_eq(observer, &self.observer));
         }
@@ -104,6 +106,7 @@ impl Group {
     fn seat_new(&self) -> Vec<Arc<Observer>> {
         let mut inner = self.inner.lock();
         let new = std::mem::take(&mut inner.new);
+        inner.is_doubtful = false;
         inner.observers.extend_from_slice(&new);
         new
     }
@@ -123,13 +126,27 @@ impl<S: Store> Locks<S> {
         }
         // Its watch begins before it is read.
         let watching = self.watch(name.as_str().to_owned()).await?;
+        let mut observed = self.observed.0.lock();
+        // Another call may have been faster.
+        if let Some(group) = observed.get(name) {
+            return Ok(group.join());
+        }
         let group = Arc::<Group>::default();
         let observing = group.join();
-        // Another call may have been as fast. Each serves its own observers, and the later one those that come.
-        self.observed.0.lock().insert(name.clone(), group.clone());
+        observed.insert(name.clone(), group.clone());
+        drop(observed);
         let (store, observed) = (self.store.clone(), self.observed.0.clone());
         drop(tokio::task::spawn(Task { name: name.clone(), group, watching, store, observed }.run()));
         Ok(observing)
+    }
+
+    /// Reads all observed locks again. To be called when the store is lost, and when it is back: who knows nothing of a
+    /// lock any more must not look like one that does.
+    pub fn doubt_observed(&self) {
+        for group in self.observed.0.lock().values() {
+            group.inner.lock().is_doubtful = true;
+            group.changed.notify_one();
+        }
     }
 }
 
@@ -161,6 +178,7 @@ impl<S: Store> Task<S> {
                     item = self.watching.next() => item,
                     () = self.group.changed.notified() => match self.standing() {
                         Standing::Left => return,
+                        Standing::Doubtful => break true,
                         Standing::New => break false,
                         Standing::Known => continue,
                     },
@@ -190,7 +208,11 @@ impl<S: Store> Task<S> {
             self.forget(&mut observed);
             return Standing::Left;
         }
-        if inner.new.is_empty() { Standing::Known } else { Standing::New }
+        match (inner.is_doubtful, inner.new.is_empty()) {
+            (true, _) => Standing::Doubtful,
+            (false, true) => Standing::Known,
+            (false, false) => Standing::New,
+        }
     }
 
     fn forget(&self, observed: &mut HashMap<LockName, Arc<Group>>) {
@@ -203,6 +225,8 @@ impl<S: Store> Task<S> {
 enum Standing {
     /// Nobody observes the lock.
     Left,
+    /// The store may be unreadable, or have changed without an event.
+    Doubtful,
     /// Somebody has been told nothing yet.
     New,
     /// All have been told what was read last.

@@ -262,13 +262,24 @@ impl Server<'_> {
             never = follow_files(tls.as_deref(), &metrics.connections) => match never {},
             never = follow_access(access, &metrics.access, audit.as_deref()) => match never {},
             never = audit::follow(audit.as_deref()) => match never {},
-            never = health.follow_store(store_up) => match never {},
+            never = health.follow_store(store_up.clone()) => match never {},
+            never = doubt_observed(locks, store_up) => match never {},
             never = admin.run() => match never {},
             never = faults.run() => match never {},
         }
         traces.flush().await;
         admin.close().await;
         Ok(())
+    }
+}
+
+/// Tells observers when the store is lost or back.
+async fn doubt_observed<S: Store>(locks: &Locks<S>, mut store_up: watch::Receiver<bool>) -> Infallible {
+    loop {
+        if store_up.changed().await.is_err() {
+            return pending().await;
+        }
+        locks.doubt_observed();
     }
 }
 

@@ -180,7 +180,7 @@ impl LockMetrics {
                 "Answers to beats sent before a lease of the stream expired, that came after it had expired",
             ),
             waiters: register(it, "waiters", "Calls that wait on this server"),
-            watchers: register(it, "watchers", "Open Watch streams"),
+            watchers: register(it, "watchers", "Open Watch streams, and locks that are observed"),
             streams: Gauges::register(it, "streams", "Open KeepAlive and Session streams"),
             kept_leases: register(it, "kept_leases", "Leases that streams of this server keep alive"),
         }

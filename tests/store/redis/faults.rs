@@ -73,6 +73,33 @@ async fn leases_are_at_risk_while_redis_is_paused_and_are_kept_if_it_resumes_in_
     assert_eq!(current.fencing_token, lease.fencing_token);
 }
 
+/// Who leads is not known then: an observer that goes on showing the last state would name a former leader.
+#[tokio::test]
+async fn observers_are_told_when_the_state_cannot_be_read_any_more() {
+    let redis = Redis::start(&[]);
+    let server = server_on(&redis).await;
+    let lease = server.client().acquire_lease(acquire_request("a", TTL)).await;
+    let observe = async || {
+        let request = v1::ObserveRequest { lock_name: "a".into() };
+        within(server.client().observe(request)).await.unwrap().into_inner()
+    };
+    let mut states = observe().await;
+    let token = |state: v1::ObserveResponse| state.lock.unwrap().holders[0].fencing_token;
+    assert_eq!(token(within(states.message()).await.unwrap().unwrap()), lease.fencing_token);
+    redis.pause();
+    let ended = within(async {
+        loop {
+            if let Err(ended) = states.message().await {
+                break ended;
+            }
+        }
+    });
+    assert_eq!(ended.await.code(), Code::Unavailable);
+    redis.resume();
+    serving(&server, true).await;
+    assert_eq!(token(within(observe().await.message()).await.unwrap().unwrap()), lease.fencing_token);
+}
+
 /// The servers that live have all that Redis forgets.
 #[tokio::test]
 async fn a_flush_loses_nothing_while_a_server_lives() {
