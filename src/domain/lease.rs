@@ -162,6 +162,13 @@ impl Terms {
         self.extra.as_ref()?.delays.as_ref()
     }
 
+    /// The request has been queued: those that come to another leader before it do not have it refused there.
+    pub fn waits(&mut self) {
+        if let Some(extra) = &mut self.extra {
+            extra.waiters_max = 0;
+        }
+    }
+
     /// Whether the stream that keeps the lease is told when somebody waits whom it excludes.
     pub fn tells_when_wanted(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| extra.tell_when_wanted)

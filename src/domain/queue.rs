@@ -83,6 +83,12 @@ impl Queue {
         self.waiters.is_empty()
     }
 
+    /// How many waiters are filed under servers that are not alive.
+    pub fn at_dead_servers(&self, alive: impl Fn(ReplicaId) -> bool) -> usize {
+        let dead = self.by_server.iter().filter(|(replica, _)| !alive(**replica));
+        dead.map(|(_, server)| server.waiting.len() + server.missed.len()).sum()
+    }
+
     /// The waiter of this request.
     pub fn get(&self, request: RequestId) -> Option<&Waiter> {
         self.waiters.get(&request)

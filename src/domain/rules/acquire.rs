@@ -179,10 +179,17 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether as many requests wait as one may find that would wait, too.
+    /// Whether as many requests wait as one may find that would wait, too. Those of a server that is gone do not count:
+    /// they are passed over, and leave the queue only later.
     fn is_waited_for_by_enough(&self, terms: &Terms) -> bool {
         let max = terms.extra.as_ref().map_or(0, |extra| extra.waiters_max);
-        max > 0 && usize::try_from(max).is_ok_and(|max| max <= self.lock.waiters(self.now))
+        if max == 0 {
+            return false;
+        }
+        let alive = |replica| self.replicas.is_alive(replica, self.now);
+        // mutant: the dead count for max_waiters
+        let dead = self.lock.queue.as_ref().map_or(0, |queue| queue.at_dead_servers(alive));
+        usize::try_from(max).is_ok_and(|max| max <= self.lock.waiters(self.now).saturating_sub(dead))
     }
 
     /// Whether a live waiter is queued.

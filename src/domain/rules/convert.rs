@@ -65,6 +65,7 @@ impl Turn<'_> {
         self.effects.push(Effect::Changed(token));
         // mutant: downgrade lets no reader in
         self.promote();
+        self.tell_wanted();
         outcome
     }
 
@@ -85,6 +86,7 @@ impl Turn<'_> {
         let (token, outcome) = (lease.token, ConvertOutcome::Converted(renewed(&lease, self.now)));
         self.lock.lease = Some(lease);
         self.effects.push(Effect::Changed(token));
+        self.tell_wanted();
         outcome
     }
 
@@ -97,5 +99,7 @@ impl Turn<'_> {
 fn converted(mut lease: Lease, mode: Mode, now: StoreTime) -> Lease {
     lease.terms.mode = mode;
     lease.hear(now);
+    // It excludes others than before.
+    lease.told_wanted = false;
     lease
 }

@@ -745,7 +745,9 @@ type AcquireRequest struct {
 	// with max_hold; the same holds for max_waiters and tell_when_wanted.
 	Owner string `protobuf:"bytes,16,opt,name=owner,proto3" json:"owner,omitempty"`
 	// CONTENDED at once, in place of a place in the queue, if so many requests wait already: for work that need not be
-	// done twice, such as a build that the next one replaces. 0: no bound but that of the server.
+	// done twice, such as a build that the next one replaces. Requests at a server that is gone do not count. If it is
+	// this one's server, a repeat elsewhere is a new request, for which others may wait by now. 0: no bound but that of
+	// the server.
 	MaxWaiters uint32 `protobuf:"varint,17,opt,name=max_waiters,json=maxWaiters,proto3" json:"max_waiters,omitempty"`
 	// Tell the stream that keeps the lease alive when somebody waits whom it excludes (Wanted): for holders that keep a
 	// lock while nobody else wants it, and for jobs that may be interrupted.
@@ -2909,9 +2911,9 @@ func (x *Detached) GetReason() Detached_Reason {
 	return Detached_REASON_UNSPECIFIED
 }
 
-// Sent when a request queues that the lease excludes, and when the lease is granted or attached while one waits; for
-// each attachment once. A hint: it may be lost, or repeated, when another server takes over, so do not wait for it
-// without a bound.
+// Sent when a request queues that the lease excludes, and when the lease is granted, attached or converted while one
+// waits; once for each attachment and mode of the lease. A hint: it may be lost, or repeated, when another server takes
+// over, so do not wait for it without a bound.
 type Wanted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The lease.
@@ -4406,8 +4408,8 @@ type LockWaiter struct {
 	Permits uint32 `protobuf:"varint,6,opt,name=permits,proto3" json:"permits,omitempty"`
 	// How long it has been in this queue. It counts anew when another server takes the lock over.
 	WaitingSince *durationpb.Duration `protobuf:"bytes,7,opt,name=waiting_since,json=waitingSince,proto3" json:"waiting_since,omitempty"`
-	// The queue passes over it now, and keeps its place for a few seconds: its call was dropped or does not read, or its
-	// server is silent.
+	// The queue passes over it now, and keeps its place: for a few seconds if its call was dropped or does not read, and
+	// for 30 s if its server is silent.
 	Skipped       bool `protobuf:"varint,8,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

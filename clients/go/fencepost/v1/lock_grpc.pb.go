@@ -184,12 +184,13 @@ type LockServiceClient interface {
 	// anyway. Of two readers that both want this, one has to release.
 	//
 	// Sent again, it answers the same: a lease that has the mode already is answered as it is, whatever the token. But
-	// one that is EXCLUSIVE and is to be so, named by its present token, gets a new token as well: a downgrade that was
-	// sent before and had no answer changes nothing if it arrives later. The lease ends when it would have ended; if it
-	// was cut short, because the calls that acquired it were dropped, its TTL begins anew. Errors: INVALID_ARGUMENT;
-	// ABORTED with reason TOKEN_OUTDATED (the lease was converted since, and has another token; this comes before
-	// NOT_CONVERTIBLE); FAILED_PRECONDITION (NOT_CONVERTIBLE: a lease of a semaphore, or to SHARED one with min_hold or
-	// lock_delay; NOT_ALL_SERVERS; BESIDE_CLASSIC); UNAVAILABLE (outcome unknown, or nothing was done: repeat).
+	// one that is EXCLUSIVE and is to be so, named by its present token, gets a new token as well, unless it has min_hold
+	// or lock_delay: a downgrade that was sent before and had no answer changes nothing if it arrives later. The lease
+	// ends when it would have ended; if it was cut short, because the calls that acquired it were dropped, its TTL begins
+	// anew. Errors: INVALID_ARGUMENT; ABORTED with reason TOKEN_OUTDATED (the lease was converted since, and has another
+	// token; this comes before NOT_CONVERTIBLE); FAILED_PRECONDITION (NOT_CONVERTIBLE: a lease of a semaphore, or to
+	// SHARED one with min_hold or lock_delay; NOT_ALL_SERVERS; BESIDE_CLASSIC); UNAVAILABLE (outcome unknown, or nothing
+	// was done: repeat).
 	Convert(ctx context.Context, in *ConvertRequest, opts ...grpc.CallOption) (*ConvertResponse, error)
 	// Replaces what others see of a lease: its metadata, and its label if one is given. The leader of an election tells
 	// its address so, and a job its progress. Nothing else of the lease changes. Observe and Get show it at once, and
@@ -244,7 +245,8 @@ type LockServiceClient interface {
 	// Streams the state of one lock: first the one that it has now, then each that it has after a grant, a conversion, a
 	// description or the end of a lease. Who leads an election, and what it says of itself. That nobody holds the lock is
 	// a state too. A client that reads slowly gets the newest state and misses those between; no state is older than the
-	// one before it. A queue that grows or shrinks, renewals and the end of a delay send nothing.
+	// one before it, and one may come again when another server leads the lock. A queue that grows or shrinks, renewals
+	// and the end of a delay send nothing.
 	//
 	// The states of a lock are read once for all streams of a server that observe it. Errors: INVALID_ARGUMENT;
 	// RESOURCE_EXHAUSTED (WATCHERS_FULL); UNAVAILABLE (the state cannot be read now: what you know may be out of date.
@@ -457,12 +459,13 @@ type LockServiceServer interface {
 	// anyway. Of two readers that both want this, one has to release.
 	//
 	// Sent again, it answers the same: a lease that has the mode already is answered as it is, whatever the token. But
-	// one that is EXCLUSIVE and is to be so, named by its present token, gets a new token as well: a downgrade that was
-	// sent before and had no answer changes nothing if it arrives later. The lease ends when it would have ended; if it
-	// was cut short, because the calls that acquired it were dropped, its TTL begins anew. Errors: INVALID_ARGUMENT;
-	// ABORTED with reason TOKEN_OUTDATED (the lease was converted since, and has another token; this comes before
-	// NOT_CONVERTIBLE); FAILED_PRECONDITION (NOT_CONVERTIBLE: a lease of a semaphore, or to SHARED one with min_hold or
-	// lock_delay; NOT_ALL_SERVERS; BESIDE_CLASSIC); UNAVAILABLE (outcome unknown, or nothing was done: repeat).
+	// one that is EXCLUSIVE and is to be so, named by its present token, gets a new token as well, unless it has min_hold
+	// or lock_delay: a downgrade that was sent before and had no answer changes nothing if it arrives later. The lease
+	// ends when it would have ended; if it was cut short, because the calls that acquired it were dropped, its TTL begins
+	// anew. Errors: INVALID_ARGUMENT; ABORTED with reason TOKEN_OUTDATED (the lease was converted since, and has another
+	// token; this comes before NOT_CONVERTIBLE); FAILED_PRECONDITION (NOT_CONVERTIBLE: a lease of a semaphore, or to
+	// SHARED one with min_hold or lock_delay; NOT_ALL_SERVERS; BESIDE_CLASSIC); UNAVAILABLE (outcome unknown, or nothing
+	// was done: repeat).
 	Convert(context.Context, *ConvertRequest) (*ConvertResponse, error)
 	// Replaces what others see of a lease: its metadata, and its label if one is given. The leader of an election tells
 	// its address so, and a job its progress. Nothing else of the lease changes. Observe and Get show it at once, and
@@ -517,7 +520,8 @@ type LockServiceServer interface {
 	// Streams the state of one lock: first the one that it has now, then each that it has after a grant, a conversion, a
 	// description or the end of a lease. Who leads an election, and what it says of itself. That nobody holds the lock is
 	// a state too. A client that reads slowly gets the newest state and misses those between; no state is older than the
-	// one before it. A queue that grows or shrinks, renewals and the end of a delay send nothing.
+	// one before it, and one may come again when another server leads the lock. A queue that grows or shrinks, renewals
+	// and the end of a delay send nothing.
 	//
 	// The states of a lock are read once for all streams of a server that observe it. Errors: INVALID_ARGUMENT;
 	// RESOURCE_EXHAUSTED (WATCHERS_FULL); UNAVAILABLE (the state cannot be read now: what you know may be out of date.

@@ -1,7 +1,13 @@
 //! Descriptions, bounds of waiting, and what holders are told of it.
 
 use super::*;
-use crate::domain::{lease::Lease, mode::ModeName, name::Owner, outcome::DescribeOutcome};
+use crate::domain::{
+    lease::Lease,
+    limits::REPLICA_SILENT,
+    mode::{ConvertTo, ModeName},
+    name::Owner,
+    outcome::DescribeOutcome,
+};
 
 fn describe(bench: &mut Bench, lease_id: LeaseId, text: &str, number: u64) -> DescribeOutcome {
     let metadata = Metadata::new([("at".to_owned(), text.to_owned())]).unwrap();
@@ -43,6 +49,39 @@ fn a_request_does_not_wait_behind_as_many_as_it_says() {
     assert_eq!(bounded(&mut bench, B), AcquireOutcome::Queued);
     assert!(matches!(bounded(&mut bench, C), AcquireOutcome::Contended(contention) if contention.waiters == 1));
     assert_eq!(bounded(&mut bench, B), AcquireOutcome::Queued, "a repeat of a request that waits");
+}
+
+#[test]
+fn those_that_wait_at_a_server_that_is_gone_do_not_count() {
+    let mut bench = Bench { replicas: Replicas::many_beside(ELSEWHERE), replica: 1, ..Bench::new() };
+    bench.acquire(A, 1).granted();
+    assert_eq!(bench.acquire(B, 1), AcquireOutcome::Queued);
+    bench.replica = 2;
+    let bounded = |bench: &mut Bench, request: u128| {
+        let mut acquire = bench.acquire_command(request, 1);
+        acquire.terms.extra = Extra { waiters_max: 1, ..Extra::default() }.boxed();
+        bench.turn(|turn| turn.acquire(acquire))
+    };
+    assert!(matches!(bounded(&mut bench, C), AcquireOutcome::Contended(_)));
+    bench.pass(REPLICA_SILENT);
+    assert_eq!(bounded(&mut bench, D), AcquireOutcome::Queued);
+}
+
+#[test]
+fn a_holder_that_converts_its_lease_is_told_anew() {
+    let mut bench = Bench::new();
+    bench.attachment = Some(stream(1));
+    let mut acquire = bench.acquire_command(A, 1);
+    acquire.terms.extra = Extra { tell_when_wanted: true, ..Extra::default() }.boxed();
+    let grant = bench.turn(|turn| turn.acquire(acquire)).granted();
+    bench.attachment = None;
+    bench.mode = Mode::Shared;
+    assert_eq!(bench.acquire(B, 1), AcquireOutcome::Queued);
+    assert_eq!(wanted(&bench), [(stream(1), ModeName::Shared)]);
+    bench.mode = Mode::Exclusive;
+    assert_eq!(bench.acquire(C, 1), AcquireOutcome::Queued);
+    bench.turn(|turn| turn.convert(grant.lease_id, grant.token, ConvertTo::Shared));
+    assert_eq!(wanted(&bench), [(stream(1), ModeName::Exclusive)]);
 }
 
 #[test]

@@ -61,8 +61,10 @@ struct Presented {
 
 impl LocalWaiters {
     /// Takes the outcome of an acquire that a leader confirmed, and its queue position if it is queued.
-    pub(crate) fn acquired(&mut self, name: &LockName, acquire: Acquire, at: QueuePosition, outcome: &Outcome) {
+    pub(crate) fn acquired(&mut self, name: &LockName, mut acquire: Acquire, at: QueuePosition, outcome: &Outcome) {
         if *outcome == Outcome::Acquire(AcquireOutcome::Queued) {
+            // mutant: waiter is refused by the next leader
+            acquire.terms.waits();
             let call = acquire.call;
             let queue_position = (at.ballot, at.number);
             let waiter = PresentedWaiter { queue_position, name: name.clone(), acquire, is_dropped: false };
@@ -197,7 +199,7 @@ mod tests {
         domain::{
             command::Candidate,
             ids::{CallId, GrantId, LeaseId, RequestId},
-            lease::Terms,
+            lease::{Extra, Terms},
             name::{Holder, Metadata},
         },
         store::quorum::paxos::ballot::ServerId,
@@ -220,7 +222,7 @@ mod tests {
             metadata: Metadata::default(),
             min_token: 0,
             max_hold: None,
-            extra: None,
+            extra: Extra { waiters_max: 1, ..Extra::default() }.boxed(),
             mode: Default::default(),
         };
         let mut it = LocalWaiters::default();
@@ -243,6 +245,16 @@ mod tests {
         let later = first + 2 * PRESENTED_AGAIN_AFTER;
         assert_eq!(it.present_to((ballot(3), Features::OWN), later).len(), 1);
         assert_eq!((it.presented_at(call, ballot(3)), it.presented_at(call, ballot(2))), (Some(later), None));
+    }
+
+    /// Others may have come to that leader before it.
+    #[test]
+    fn a_call_that_waits_is_not_bounded_by_its_max_waiters_at_the_next_leader() {
+        let (mut it, call) = one_waiter();
+        let bound = |acquire: &Acquire| acquire.terms.extra.as_ref().map(|extra| extra.waiters_max);
+        assert_eq!(it.get(call).and_then(bound), Some(0));
+        let presented = it.present_to((ballot(2), Features::OWN), Instant::now());
+        assert_eq!(presented.iter().map(|waiter| bound(&waiter.acquire)).collect::<Vec<_>>(), [Some(0)]);
     }
 
     #[test]

@@ -81,6 +81,7 @@ at_marks! {
     "upgrade beside a reader", "a writer and a reader hold the lock together", Condition("false"),
         [Units, Model, Protocol];
     "late description replaces a newer one", "others see what a holder said before", Condition("false"), [Units];
+    "the dead count for max_waiters", "work is refused although nobody who waits for it lives", Value("0"), [Units];
     "waits beyond max_waiters", "work is queued that need not be done twice", Condition("!wait"), [Units];
     "upgrade keeps its token", "a store takes a writer for stale, because another reader's token is higher",
         Value("converted(lease, Mode::Exclusive, self.now)"), [Units, Model, Protocol];

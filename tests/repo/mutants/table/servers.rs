@@ -2,9 +2,9 @@
 
 use super::at_marks;
 use crate::{
-    edit::Edit::{Argument, Closure, Condition, Move, Statement, Value},
+    edit::Edit::{Argument, Closure, Condition, Drop, Move, Statement, Value},
     mutant::{
-        Killer::{Gaps, Moves, Schedules},
+        Killer::{Gaps, Moves, Schedules, Units},
         Mutant,
     },
 };
@@ -37,6 +37,8 @@ at_marks! {
     "Describe for an old server", "an old server drops the messages with it", Value("Self::NONE"), [Moves];
     "max_waiters for an old server", "a request waits at an old server that was to be refused", Value("Self::NONE"),
         [Moves];
+    "waiter is refused by the next leader", "a request that waits is CONTENDED when the leader changes", Drop,
+        [Units];
     "ends not told", "a renewed lease ends early at the next leader", Argument("0"), [Moves];
     "refused call is counted", "the drain waits for a refused call",
         Statement("if self.count.fetch_add(1, Ordering::Relaxed) >= max {
