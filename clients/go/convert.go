@@ -53,7 +53,7 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 
 // TryUpgrade makes a shared lock exclusive, if nobody else shares it or is offered it: false if somebody does, and it
 // stays shared. It never waits for them, because two readers would wait for each other. A lock that is exclusive
-// already stays so.
+// already stays so, with a new token.
 //
 // Afterwards the lock has a new, higher token: read [Lock.Token] for each write. Errors are those of [Lock.Downgrade].
 // After an [*OutcomeUnknownError] the lock may be exclusive, and its Token may be outdated: call TryUpgrade again
