@@ -30,7 +30,9 @@ pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
             findings.violation(Check::C0, lock.name, format!("two store steps have the number {}", step.seq));
         }
         let upgraded = lock.conversions.iter().filter_map(|convert| convert.new_token());
-        let known: HashSet<u64> = lock.leases.iter().map(|lease| lease.token).chain(upgraded).collect();
+        // A repeat of a request tells the token that its lease has then.
+        let answered = lock.leases.iter().flat_map(|lease| lease.answers.iter().map(|(_, grant)| grant.token));
+        let known: HashSet<u64> = answered.chain(upgraded).collect();
         for lost in lock.losses.iter().filter(|lost| !known.contains(&lost.token)) {
             let at = findings.at(lost.at);
             findings.violation(

@@ -68,7 +68,11 @@ fn granted<'a>(lock: &Lock<'a>) -> impl Iterator<Item = (&'a Acquire, &'a Grant)
 
 #[cfg(test)]
 mod tests {
-    use crate::{checks::builder::HistoryBuilder, history::ConvertEnd, verdict::Check::C1};
+    use crate::{
+        checks::builder::HistoryBuilder,
+        history::ConvertEnd,
+        verdict::Check::{C0, C1},
+    };
 
     #[test]
     fn one_token_for_two_grants() {
@@ -105,7 +109,9 @@ mod tests {
         repeated(upgraded()).passes();
         let shared = || HistoryBuilder::new().granted(1, "a", (0, 5), 1).shared();
         let unanswered = shared().upgrade(1, 1, (10, 15), ConvertEnd::Unknown("reset".into()));
-        repeated(unanswered).satisfies(C1);
+        repeated(unanswered.clone()).satisfies(C1);
+        // Nothing else tells the token that it has then.
+        repeated(unanswered).lost(1, 2, 1_900, "deadline", None).satisfies(C0);
         repeated(shared().upgrade(1, 1, (10, 15), ConvertEnd::Contended)).violates(C1, "grant g1 has two tokens");
     }
 

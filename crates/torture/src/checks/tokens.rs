@@ -16,7 +16,7 @@ impl<'a> Tokens<'a> {
     pub(crate) fn of(lock: &Lock<'a>) -> Self {
         let changes = lock.conversions.iter().filter_map(|convert| Some((convert.new_token()?, convert.token)));
         // Tokens rise: this is what makes `first` end, whatever a history contains.
-        let before: HashMap<_, _> = changes.filter(|(new, old)| new > old).collect();
+        let mut before: HashMap<_, _> = changes.filter(|(new, old)| new > old).collect();
         let named: HashSet<_> =
             lock.conversions.iter().filter(|convert| convert.may_change_token()).map(|convert| convert.token).collect();
         let mut upgraded: HashMap<&'a str, u64> = HashMap::new();
@@ -32,6 +32,13 @@ impl<'a> Tokens<'a> {
             for grant in grants().filter(|grant| of_lease.contains(grant.grant.as_str())) {
                 let lowest = upgraded.entry(&grant.grant).or_insert(grant.token);
                 *lowest = grant.token.min(*lowest);
+            }
+            // The answer to an upgrade may be lost, and a repeat of the request tell its token.
+            for grant in grants() {
+                let lowest = upgraded.get(grant.grant.as_str()).copied().filter(|lowest| *lowest < grant.token);
+                if let Some(lowest) = lowest {
+                    before.entry(grant.token).or_insert(lowest);
+                }
             }
         }
         Self { before, upgraded }
