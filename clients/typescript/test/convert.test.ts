@@ -59,8 +59,10 @@ void test("a reader becomes a writer once no other reader is left, with a higher
   assert.equal(lock.mode, "exclusive");
   assert.deepEqual((await other.get("a")).holders.map(({ token, shared }) => [token, shared]), [[lock.token, false]]);
   const { token } = lock;
-  assert.deepEqual([await lock.tryUpgrade(), lock.token], [true, token]);
-  assert.equal(String(lock), `a (token ${String(token)}, held)`);
+  // A downgrade that had no answer, and arrives late, finds another token.
+  assert.equal(await lock.tryUpgrade(), true);
+  assert.ok(lock.token > token);
+  assert.equal(String(lock), `a (token ${String(lock.token)}, held)`);
 });
 
 void test("conversions of a lock are done one after another", async (t) => {
