@@ -19,7 +19,8 @@ pub(super) struct Asks<'a> {
 }
 
 /// A hash of the parameters that a request id is bound to. It is stored, so it must be the same in every server and
-/// every version. A request without `max_hold`, delays or a mode has the hash that servers gave that did not know them.
+/// every version. A request without what came later (`max_hold`, delays, a mode, an owner, `max_waiters`,
+/// `tell_when_wanted`) has the hash that servers gave that did not know it.
 pub(super) fn fingerprint(asks: &Asks<'_>, holder: &Holder, metadata: &Metadata, min_token: u64) -> u64 {
     let Asks { ttl, max_hold, extra, mode } = asks;
     let Extra { delays, owner, identity: _, waiters_max, tell_when_wanted, description: _ } = extra;
@@ -78,6 +79,9 @@ mod tests {
     /// Of a request with a `min_hold` of a minute.
     const DELAYED: u64 = 10_734_010_614_936_166_263;
 
+    /// Of requests with the owner `a`, with a `max_waiters` of 1, and with `tell_when_wanted`.
+    const ASKING: [u64; 3] = [4_447_417_619_983_248_328, 12_987_288_846_490_463_549, 10_001_477_904_379_813_283];
+
     /// The fingerprint is stored, and servers of other versions compare it: it must never change, whatever the length.
     #[test]
     fn a_fingerprint_is_the_hash_of_its_parts_in_order() {
@@ -122,7 +126,9 @@ mod tests {
             Extra { waiters_max: 1, ..Extra::default() },
             Extra { tell_when_wanted: true, ..Extra::default() },
         ];
-        let asked: HashSet<_> = asked.map(of_extra).into_iter().chain(all).collect();
+        let asked = asked.map(of_extra);
+        assert_eq!([asked[0], asked[2], asked[3]], ASKING);
+        let asked: HashSet<_> = asked.into_iter().chain(all).collect();
         assert_eq!(asked.len(), 10, "a request id is bound to the owner, max_waiters and tell_when_wanted");
         let identity = Some(Identity::new("ci".into()));
         assert_eq!(of_extra(Extra { identity, ..Extra::default() }), of(None, None), "credentials may be renewed");

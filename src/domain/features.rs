@@ -104,22 +104,20 @@ impl Features {
 
     /// What a caller asked for that needs them.
     pub fn names(self) -> String {
-        const NAMES: [(Features, &str); 8] = [
-            (Features::CONVERT, "Convert"),
+        const NAMES: [(Features, &str); 6] = [
             (Features::DESCRIBE, "Describe"),
             (Features::MAX_HOLD, "max_hold"),
             (Features::DELAYS, "min_hold or lock_delay"),
             (Features::WAITERS, "owner, max_waiters, tell_when_wanted or ListWaiters"),
             (Features::SHARED, "mode SHARED"),
             (Features::SEMAPHORES, "mode SEMAPHORE"),
-            (Features::NONE, "this request"),
         ];
-        let asked = NAMES.into_iter().filter(|(feature, _)| feature.are_among(self));
-        // Convert names its mode by itself.
-        let are_few = self.is_none() || Self::CONVERT.are_among(self);
-        let shown = if are_few { 1 } else { NAMES.len() };
-        let names: Vec<_> = asked.filter(|(feature, _)| are_few || !feature.is_none()).map(|(_, name)| name).collect();
-        names[..shown.min(names.len())].join(", and ")
+        // Convert needs the mode that it names by itself.
+        if Self::CONVERT.are_among(self) {
+            return "Convert".to_owned();
+        }
+        let asked: Vec<_> = NAMES.iter().filter(|(one, _)| one.are_among(self)).map(|(_, name)| *name).collect();
+        if asked.is_empty() { "this request".to_owned() } else { asked.join(", and ") }
     }
 }
 

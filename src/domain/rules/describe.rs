@@ -20,9 +20,7 @@ impl Turn<'_> {
         self.apply_time();
         let now = self.now;
         let described = self.with_held(lease_id, |lease| {
-            // Its holder, who alone knows its id, has heard of it.
-            lease.rearm(now);
-            lease.heard = true;
+            lease.hear(now);
             (replace(lease, said, number), lease.token)
         });
         let Some((described, token)) = described else { return DescribeOutcome::Lost(self.gone(lease_id)) };

@@ -1,7 +1,7 @@
 //! Makes the configuration of TLS from the contents of the files.
 
 use super::{
-    Ports,
+    Configs,
     files::{Content, Contents},
     validity::Expiry,
 };
@@ -21,7 +21,7 @@ const HTTP1: &[u8] = b"http/1.1";
 
 /// A configuration that is ready for handshakes.
 pub(super) struct Loaded {
-    pub(super) ports: Ports,
+    pub(super) configs: Configs,
     /// When the chain of the server expires.
     pub(super) expiry: Expiry,
     /// The authorities of client certificates, if there are any.
@@ -56,7 +56,7 @@ pub(super) fn load(files: &TlsFiles, contents: &Contents) -> Result<Loaded, Conf
     let (Some((chain, expiry)), Some(key), true) = (chain, key, problems.is_empty()) else {
         return Err(ConfigError { problems });
     };
-    let ports = ports(&chain, &key, authorities.as_ref()).map_err(|error| {
+    let configs = configs(&chain, &key, authorities.as_ref()).map_err(|error| {
         let (key, path, rule) = match error {
             Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
                 let cert = files.cert.display();
@@ -71,7 +71,7 @@ pub(super) fn load(files: &TlsFiles, contents: &Contents) -> Result<Loaded, Conf
         };
         ConfigError { problems: vec![problem(key, path, rule)] }
     })?;
-    Ok(Loaded { ports, expiry, authorities })
+    Ok(Loaded { configs, expiry, authorities })
 }
 
 fn problem(key: &str, path: &Path, rule: String) -> Problem {
@@ -152,16 +152,16 @@ fn authorities_in(content: &Content) -> Result<Authorities, String> {
     Ok(Authorities { roots: Arc::new(roots), skipped })
 }
 
-fn ports(
+fn configs(
     chain: &[CertificateDer<'static>],
     key: &PrivateKeyDer<'static>,
     authorities: Option<&Authorities>,
-) -> Result<Ports, Error> {
+) -> Result<Configs, Error> {
     let mut api = config(chain.to_vec(), key.clone_key(), authorities, Clients::ShowCertificates)?;
     api.alpn_protocols = vec![HTTP2.to_vec()];
     let mut admin = config(chain.to_vec(), key.clone_key(), authorities, Clients::MayShowCertificates)?;
     admin.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
-    Ok(Ports { api: Arc::new(api), admin: Arc::new(admin) })
+    Ok(Configs { api: Arc::new(api), admin: Arc::new(admin) })
 }
 
 /// What clients do if there are authorities that sign their certificates.

@@ -23,12 +23,12 @@ pub(super) struct Tls {
     first: Contents,
     /// When the certificate expires with which the server started.
     first_expiry: Expiry,
-    current: RwLock<Ports>,
+    current: RwLock<Configs>,
 }
 
 /// The configurations for new handshakes.
 #[derive(Clone, Debug)]
-struct Ports {
+struct Configs {
     /// HTTP/2 only. Each client shows a certificate, if there are authorities for that.
     api: Arc<ServerConfig>,
     /// HTTP/1.1 too. Scrapers and probes have no certificates; one that is shown is checked.
@@ -41,7 +41,7 @@ impl Tls {
         let first = Contents::read(&files);
         let loaded = load::load(&files, &first)?;
         loaded.log("TLS is on");
-        Ok(Self { files, first, first_expiry: loaded.expiry, current: RwLock::new(loaded.ports) })
+        Ok(Self { files, first, first_expiry: loaded.expiry, current: RwLock::new(loaded.configs) })
     }
 
     /// The configuration for a new handshake.

@@ -30,7 +30,7 @@ impl Tls {
             match load::load(&self.files, &contents) {
                 Ok(loaded) => {
                     loaded.log("the TLS files have changed; new connections use the new ones");
-                    *self.current.write() = loaded.ports;
+                    *self.current.write() = loaded.configs;
                     metrics.tls_expiry.set(loaded.expiry.at.timestamp());
                     validity = Watch::new(loaded.expiry);
                     metrics.tls_reloads.of(TlsReload::Ok).inc();
