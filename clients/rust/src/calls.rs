@@ -7,7 +7,6 @@ use crate::core::Core;
 use crate::error::CallError;
 use crate::observe;
 use crate::servers::Lane;
-use crate::silence;
 use crate::v1;
 use std::sync::Arc;
 use std::time::Duration;
@@ -130,14 +129,7 @@ impl Calls {
         let core = &self.core;
         let open = |channel: Connection| {
             let request = request.clone();
-            async move {
-                let mut client = LockServiceClient::new(channel);
-                let timer = core.sleep(core.call_timeout);
-                tokio::select! {
-                    stream = client.watch(request) => stream.map(tonic::Response::into_inner),
-                    () = timer => Err(silence::no_answer()),
-                }
-            }
+            async move { core.opened(LockServiceClient::new(channel).watch(request)).await }
         };
         core.retry(Lane::Prompt, Moment::now().plus(core.retry_for), open).await
     }

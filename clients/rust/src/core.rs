@@ -135,10 +135,26 @@ impl Core {
     {
         let mut request = Request::new(message);
         request.set_timeout(limit);
+        self.answer(limit, send(request)).await
+    }
+
+    /// Opens a stream. It has no deadline, which would end it; only its begin has a time.
+    pub(crate) async fn opened<R>(
+        &self,
+        opening: impl Future<Output = Result<tonic::Response<R>, Status>>,
+    ) -> Result<R, Status> {
+        self.answer(self.call_timeout, opening).await
+    }
+
+    async fn answer<R>(
+        &self,
+        limit: Duration,
+        call: impl Future<Output = Result<tonic::Response<R>, Status>>,
+    ) -> Result<R, Status> {
         let timer = self.sleep(limit);
         // The loser is dropped; a dropped call is reset on the connection.
         tokio::select! {
-            answer = send(request) => answer.map(tonic::Response::into_inner),
+            answer = call => answer.map(tonic::Response::into_inner),
             () = timer => Err(silence::no_answer()),
         }
     }

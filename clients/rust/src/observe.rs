@@ -7,7 +7,6 @@ use crate::core::Core;
 use crate::error::CallError;
 use crate::info::LockInfo;
 use crate::servers::Lane;
-use crate::silence;
 use crate::v1;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -100,12 +99,7 @@ pub(crate) async fn open(
     channel: Connection,
     request: v1::ObserveRequest,
 ) -> Result<Streaming<v1::ObserveResponse>, Status> {
-    let mut client = LockServiceClient::new(channel);
-    let timer = core.sleep(core.call_timeout);
-    tokio::select! {
-        stream = client.observe(request) => stream.map(tonic::Response::into_inner),
-        () = timer => Err(silence::no_answer()),
-    }
+    core.opened(LockServiceClient::new(channel).observe(request)).await
 }
 
 /// Why an open stream ended. The next one has new credentials, if there are some.
