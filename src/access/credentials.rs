@@ -5,13 +5,15 @@
 
 use super::{
     Access,
+    account::{Allowance, Exceeded, InUse, Subject},
     certificate::Certificate,
     file::Mode,
     policy::{Identity, Refusal},
+    quota::Limit,
 };
 use crate::clock::unix_time;
 use parking_lot::Mutex;
-use std::{fmt, sync::Arc};
+use std::{fmt, net::IpAddr, sync::Arc};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// What is before a token in an `authorization` header.
@@ -24,6 +26,10 @@ const REFUSAL_SECONDS: i64 = 10;
 pub struct Connection {
     access: Arc<Access>,
     certificate: Option<Arc<Certificate>>,
+    /// The network that it comes from.
+    network: Option<IpAddr>,
+    /// For whom it counts among the open connections: the caller of its latest call that a quota may refuse.
+    counted: Arc<Mutex<Option<InUse>>>,
     last: Mutex<Option<Arc<Credentials>>>,
 }
 
@@ -35,6 +41,8 @@ pub struct Credentials {
     /// comparison does not tell how much of a stranger's text was right.
     hash: u64,
     certificate: Option<Arc<Certificate>>,
+    network: Option<IpAddr>,
+    counted: Arc<Mutex<Option<InUse>>>,
     verdict: Mutex<Verdict>,
 }
 
@@ -49,13 +57,15 @@ pub struct Verdict {
     pub mode: Mode,
     /// Who the caller is.
     pub identity: Result<Arc<Identity>, Refusal>,
+    /// How much of the server it may use, if that is limited.
+    pub allowance: Option<Allowance>,
 }
 
 impl Connection {
-    /// A connection whose client showed this certificate, as DER.
-    pub fn new(access: Arc<Access>, certificate: Option<&[u8]>) -> Self {
+    /// A connection from this network, whose client showed this certificate, as DER.
+    pub fn new(access: Arc<Access>, network: Option<IpAddr>, certificate: Option<&[u8]>) -> Self {
         let certificate = certificate.and_then(Certificate::read).map(Arc::new);
-        Self { access, certificate, last: Mutex::new(None) }
+        Self { access, certificate, network, counted: Arc::default(), last: Mutex::new(None) }
     }
 
     /// What a caller shows with this `authorization`.
@@ -67,12 +77,15 @@ impl Connection {
         {
             return same.clone();
         }
-        let verdict = Verdict { generation: 0, at: 0, mode: Mode::Enforce, identity: Err(Refusal::Missing) };
+        let (mode, identity) = (Mode::Enforce, Err(Refusal::Missing));
+        let verdict = Verdict { generation: 0, at: 0, mode, identity, allowance: None };
         let credentials = Arc::new(Credentials {
             access: self.access.clone(),
             authorization: authorization.map(Into::into),
             hash,
             certificate: self.certificate.clone(),
+            network: self.network,
+            counted: self.counted.clone(),
             verdict: Mutex::new(verdict),
         });
         *last = Some(credentials.clone());
@@ -103,9 +116,30 @@ impl Credentials {
         if verdict.generation != generation || !verdict.still_counts() {
             let (policy, at) = (self.access.policy(), unix_time());
             let identity = self.identify(&policy, at).map(Arc::new);
-            *verdict = Verdict { generation, at, mode: policy.mode, identity };
+            let allowance = self.allowance(&policy, identity.as_deref());
+            *verdict = Verdict { generation, at, mode: policy.mode, identity, allowance };
         }
         question(&verdict)
+    }
+
+    /// Counts the connection for its caller. It says what the quota of the caller does not allow.
+    pub fn count_connection(&self, allowance: &Allowance) -> Option<Exceeded> {
+        let mut counted = self.counted.lock();
+        if counted.as_ref().is_some_and(|counted| counted.is_of(allowance)) {
+            return None;
+        }
+        let (in_use, exceeded) = allowance.take(Limit::Connections);
+        *counted = in_use;
+        exceeded
+    }
+
+    fn allowance(&self, policy: &super::Policy, identity: Result<&Identity, &Refusal>) -> Option<Allowance> {
+        let (subject, quota) = match identity {
+            Ok(identity) => (Subject::Identity(identity.name.clone()), policy.quotas.of_identity(&identity.name)?),
+            Err(_) => (Subject::Address(self.network?), policy.quotas.of_address()?),
+        };
+        let accounts = self.access.accounts.clone();
+        Some(Allowance { account: accounts.of(subject), accounts, quota: quota.clone() })
     }
 
     fn identify(&self, policy: &super::Policy, now: i64) -> Result<Identity, Refusal> {

@@ -4,13 +4,19 @@
 use super::{certificate::SanPattern, grants::Names, jwt::IDENTITY_BYTES_MAX, token::Digest, verb::Verb};
 use jsonwebtoken::Algorithm;
 use serde::Deserialize;
-use std::{ops::Deref, path::PathBuf};
+use std::{num::NonZeroU32, ops::Deref, path::PathBuf};
 use toml::{Spanned, value::Datetime};
+
+/// The most acquires in a second that a quota names.
+const RATE_MAX: u32 = 1_000_000;
 
 /// Whether what no rule permits is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
+    /// It is carried out, and neither counted nor logged: no rule counts, and identities are only for quotas and for
+    /// people.
+    Open,
     /// It is counted and logged, and carried out.
     Observe,
     /// It is refused.
@@ -30,6 +36,8 @@ pub(super) struct AccessFile {
     pub(super) certificate: Vec<CertificateEntry>,
     #[serde(default)]
     pub(super) rule: Vec<RuleEntry>,
+    #[serde(default)]
+    pub(super) quota: Vec<Spanned<QuotaEntry>>,
 }
 
 /// A static token. Two of one name are both valid, which is how a token is replaced.
@@ -76,6 +84,49 @@ pub(super) struct RuleEntry {
     pub(super) may: Spanned<Vec<Verb>>,
     #[serde(default)]
     pub(super) locks: Vec<Names>,
+}
+
+/// A quota. The first that names an identity is that identity's.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct QuotaEntry {
+    pub(super) who: Option<Spanned<Vec<Who>>>,
+    /// Whether it is for callers without an identity, who are told apart by their addresses.
+    #[serde(default)]
+    pub(super) each_address: bool,
+    #[serde(default)]
+    pub(super) mode: QuotaMode,
+    pub(super) acquires_per_second: Option<Rate>,
+    pub(super) burst: Option<Spanned<NonZeroU32>>,
+    pub(super) waits: Option<NonZeroU32>,
+    pub(super) leases: Option<NonZeroU32>,
+    pub(super) streams: Option<NonZeroU32>,
+    pub(super) connections: Option<NonZeroU32>,
+}
+
+/// Whether what is above a quota is refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QuotaMode {
+    /// It is counted and logged, and carried out.
+    Observe,
+    /// It is refused.
+    #[default]
+    Enforce,
+}
+
+/// So many in a second.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "NonZeroU32")]
+pub(super) struct Rate(pub(super) NonZeroU32);
+
+impl TryFrom<NonZeroU32> for Rate {
+    type Error = String;
+
+    fn try_from(rate: NonZeroU32) -> Result<Self, Self::Error> {
+        // More would be a fraction of a microsecond each: no server carries that out.
+        if rate.get() <= RATE_MAX { Ok(Self(rate)) } else { Err(format!("must be at most {RATE_MAX}")) }
+    }
 }
 
 /// An algorithm of a token. There are no others: those with a shared secret would make each server an issuer.

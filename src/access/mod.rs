@@ -1,9 +1,11 @@
 //! Who may do what: the file of `--access`. It names identities (static tokens, issuers of JSON Web Tokens, names in
 //! client certificates) and rules, each of which permits some identities some verbs on some locks. Rules only permit,
-//! so their order does not matter, and what none permits is refused.
+//! so their order does not matter, and what none permits is refused. Quotas
+//! bound how much of the server each identity, or each address, may use.
 //!
 //! Knows neither locks nor gRPC: `api` asks it about each operation.
 
+mod account;
 mod certificate;
 mod contents;
 mod credentials;
@@ -13,21 +15,25 @@ mod grants;
 mod jwks;
 mod jwt;
 mod policy;
+mod quota;
 mod signature;
 #[cfg(test)]
 mod tests;
 mod token;
 mod verb;
 
+pub use account::{Allowance, Exceeded, InUse};
 pub use certificate::Certificate;
 pub use credentials::{Connection, Credentials, Verdict};
 pub use error::AccessError;
-pub use file::Mode;
+pub use file::{Mode, QuotaMode};
 pub use grants::Grants;
 pub use policy::{Identity, Permitting, Policy, Refusal};
+pub use quota::{Limit, Quota};
 pub use token::NewToken;
 pub use verb::Verb;
 
+use account::Accounts;
 use contents::Contents;
 use parking_lot::{Mutex, RwLock};
 use std::{
@@ -49,6 +55,7 @@ pub struct Access {
     seen: Mutex<Seen>,
     /// Of the hashes of credentials.
     seed: u64,
+    accounts: Arc<Accounts>,
 }
 
 struct Seen {
@@ -86,6 +93,7 @@ impl Access {
             generation: AtomicU64::new(1),
             seen: Mutex::new(Seen { contents, refused: None }),
             seed: RandomState::new().hash_one(()),
+            accounts: Arc::new(Accounts::new()),
         })
     }
 
@@ -121,6 +129,11 @@ impl Access {
     /// The newest policy.
     pub fn policy(&self) -> Arc<Policy> {
         self.policy.read().clone()
+    }
+
+    /// What callers with a quota use: who, of what, and how much.
+    pub fn usage(&self) -> Vec<(String, Limit, u32)> {
+        self.accounts.usage()
     }
 
     /// The file.

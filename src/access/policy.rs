@@ -7,6 +7,7 @@ use super::{
     file::{AccessFile, JwtEntry, Mode, RuleEntry, TokenEntry, Who},
     grants::{Grants, Names},
     jwt::{self, Issuer},
+    quota::{Quota, Quotas},
     token::Digest,
     verb::Verb,
 };
@@ -46,6 +47,7 @@ pub struct Policy {
     issuers: Vec<Issuer>,
     certificates: Vec<(SanPattern, Option<String>)>,
     rules: Vec<Rule>,
+    pub(super) quotas: Quotas,
 }
 
 struct Token {
@@ -98,6 +100,7 @@ impl Policy {
             issuers: issuers.collect::<Result<_, _>>()?,
             certificates: certificates.collect(),
             rules: file.rule.into_iter().map(|entry| rule(entry, text)).collect::<Result<_, _>>()?,
+            quotas: Quotas::new(file.quota, text)?,
         })
     }
 
@@ -152,9 +155,14 @@ impl Policy {
             .find(|permitting| permitting.locks.is_some() || !verb.concerns_locks())
     }
 
-    /// How many tokens, issuers, entries for certificates, and rules there are.
-    pub fn counts(&self) -> [usize; 4] {
-        [self.tokens.len(), self.issuers.len(), self.certificates.len(), self.rules.len()]
+    /// The quota of an identity of this name, for people.
+    pub fn quota(&self, name: &str) -> Option<&Quota> {
+        self.quotas.of_identity(name).map(|quota| &**quota)
+    }
+
+    /// How many tokens, issuers, entries for certificates, rules, and quotas there are.
+    pub fn counts(&self) -> [usize; 5] {
+        [self.tokens.len(), self.issuers.len(), self.certificates.len(), self.rules.len(), self.quotas.len()]
     }
 }
 

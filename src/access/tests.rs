@@ -8,6 +8,7 @@ use std::fs;
 
 #[path = "../../tests/support/issuer.rs"]
 mod issuer;
+mod mistakes;
 
 /// A folder with an access file, and the keys of an issuer.
 struct Folder {
@@ -40,6 +41,13 @@ impl Folder {
     fn refusal(&self, text: &str) -> String {
         self.load(text).map(|_| ()).unwrap_err().to_string()
     }
+}
+
+/// The quota of an entry with these lines.
+pub(super) fn quota(lines: &str) -> Arc<Quota> {
+    let folder = Folder::new();
+    let policy = folder.load(&format!("{ENFORCE}[[quota]]\nwho = [\"a\"]\n{lines}\n")).unwrap();
+    policy.quotas.of_identity("a").unwrap().clone()
 }
 
 /// An entry for a token that is this text.
@@ -257,53 +265,25 @@ may = ["operate"]
 }
 
 #[test]
-fn a_mistake_has_its_place_and_shows_no_secret() {
+fn the_first_quota_that_names_an_identity_is_its_quota() {
     let folder = Folder::new();
-    let rule = |text: &str| format!("{ENFORCE}[[rule]]\n{text}");
-    let long = "x".repeat(600);
-    for (text, said) in [
-        ("", "missing field `mode`"),
-        ("mode = \"on\"", "line 1, column 8: unknown variant `on`"),
-        ("mode = 1", "line 1, column 8: "),
-        ("mode = \"enforce\"\ndefault = \"deny\"", "line 2, column 1: unknown field `default`"),
-        ("mode = \"enforce\"\ntoken = \"fp_secret\"", "line 2, column 9: must be "),
-        (
-            "mode = \"enforce\"\n[[token]]\nname = \"a\"\nsha256 = \"fp_secret\"",
-            "line 4, column 10: must be the SHA-256",
-        ),
-        (
-            "mode = \"enforce\"\n[[token]]\nname = \"a\"\ntoken = \"fp_secret\"",
-            "line 4, column 1: unknown field `token`",
-        ),
-        (&rule("who = [\"a\"]\nmay = [\"reed\"]"), "line 4, column 8: unknown variant `reed`"),
-        (&rule("who = [\"a*b\"]\nmay = [\"read\"]"), "line 3, column 7: \"a*b\" may have one *, at its end"),
-        (&rule("who = []\nmay = [\"read\"]\nlocks = [\"\"]"), "line 3, column 7: must name at least one identity"),
-        (&rule("who = [\"a\"]\nmay = []"), "line 4, column 7: must name at least one verb"),
-        (&rule("who = [\"a\"]\nmay = [\"read\"]"), "line 4, column 7: needs locks"),
-        (&rule("who = [\"a\"]\nmay = [\"read\"]\nlocks = [\"b/*\"]"), "\"b/*\" is a prefix"),
-        (&rule("who = [\"a\"]\nmay = [\"read\"]\nlock = [\"b/\"]"), "line 5, column 1: unknown field `lock`"),
-        (
-            &format!("{ENFORCE}{}", token("a", "x", "expires = 2027-06-01")),
-            "line 5, column 11: must be a date and time",
-        ),
-        (&format!("{ENFORCE}{}", token(&long, "x", "")), "line 3, column 8: must have 1 to 512 bytes"),
-        (
-            &format!("{ENFORCE}{}{}", token("a", "x", ""), token("b", "x", "")),
-            "line 8, column 10: this token is in the",
-        ),
-        (&format!("{ENFORCE}{}", ISSUER.replace("\"RS256\"", "\"HS256\"")), "unknown variant `HS256`"),
-        (&format!("{ENFORCE}{}", ISSUER.replace("\"RS256\", \"ES256\", \"EdDSA\"", "")), "must name at least one of"),
-        (&format!("{ENFORCE}{}", ISSUER.replace("k8s:", "")), "must have 1 to 512 bytes"),
-        ("mode = \"enforce\"\n[[certificate]]\nsan = \"a*\"", "line 3, column 7: * must be a whole segment"),
-        ("mode = \"enforce\"\nx = [", "line 2, column "),
-    ] {
-        let refusal = folder.refusal(text);
-        assert!(refusal.contains(said) && !refusal.contains("secret"), "{text}\n{refusal}");
-    }
-    assert_eq!(
-        load(&folder.path("none")).map(|_| ()).unwrap_err().to_string().split(':').next(),
-        Some("cannot be read")
-    );
+    let quotas = r#"
+[[quota]]
+who = ["billing", "k8s:pay:*"]
+acquires_per_second = 20
+waits = 7
+
+[[quota]]
+who = ["*"]
+streams = 3
+mode = "observe"
+"#;
+    let policy = folder.load(&(ENFORCE.to_owned() + quotas)).unwrap();
+    let shown = |name| policy.quota(name).unwrap().to_string();
+    assert_eq!(shown("billing"), "line 3: acquires_per_second 20 (burst 20), waits 7");
+    assert_eq!(shown("k8s:pay:x"), shown("billing"));
+    assert_eq!(shown("k8s:pay"), "line 8: streams 3 (mode is observe: nothing is refused yet)");
+    assert!(policy.quotas.of_address().is_none(), "nobody without an identity is named");
 }
 
 #[test]
@@ -311,7 +291,7 @@ fn the_example_can_be_used() {
     let folder = Folder::new();
     let example = include_str!("../../deploy/access/access.toml").replace("/etc/fencepost/jwks.json", "KEYS");
     let policy = folder.load(&example).unwrap();
-    assert_eq!((policy.mode, policy.counts()), (Mode::Observe, [1, 1, 2, 3]));
+    assert_eq!((policy.mode, policy.counts()), (Mode::Observe, [1, 1, 2, 3, 0]));
     let claims = with("iss", json!("https://kubernetes.default.svc.cluster.local"));
     let pod = |name: &str| {
         let mut claims = claims.clone();
@@ -329,7 +309,7 @@ fn a_change_counts_at_once_and_a_mistake_changes_nothing() {
     let (one, two) = (ENFORCE.to_owned() + &token("one", "1", ""), ENFORCE.to_owned() + &token("two", "2", ""));
     folder.write(&one);
     let access = Arc::new(Access::load(folder.path("access.toml")).unwrap());
-    let connection = Connection::new(access.clone(), None);
+    let connection = Connection::new(access.clone(), None, None);
     let credentials = connection.credentials(Some(b"Bearer 1"));
     let name = || credentials.verdict().identity.map(|identity| identity.name.clone());
     assert_eq!(name(), Ok("one".into()));
@@ -357,7 +337,7 @@ fn a_connection_remembers_the_last_credentials_and_their_expiry() {
     let folder = Folder::new();
     folder.write(&(ENFORCE.to_owned() + &token("one", "1", "") + ISSUER));
     let access = Arc::new(Access::load(folder.path("access.toml")).unwrap());
-    let connection = Connection::new(access, None);
+    let connection = Connection::new(access, None, None);
     let first = connection.credentials(Some(b"Bearer 1"));
     assert!(Arc::ptr_eq(&first, &connection.credentials(Some(b"Bearer 1"))));
     assert!(!Arc::ptr_eq(&first, &connection.credentials(Some(b"Bearer 2"))));

@@ -42,6 +42,17 @@ impl Caller {
         Some(Identity::new(name.into()))
     }
 
+    /// What the client may do on a stream that opens now, if that is restricted.
+    pub(super) fn opens_stream(&self) -> Result<Option<Arc<dyn Permission>>, LocksError> {
+        let opened = self.visitor.as_ref().map(Visitor::opens_stream).transpose()?;
+        Ok(opened.map(|permission| Arc::new(permission) as Arc<dyn Permission>))
+    }
+
+    /// Counts a stream on which the client watches, until the value is dropped.
+    pub(super) fn watches(&self) -> Result<impl Send + use<>, LocksError> {
+        self.visitor.as_ref().map(Visitor::watches).transpose()
+    }
+
     /// Resolves when the caller may not go on with an operation.
     pub(super) async fn stopped(&self, operation: OperationKind, target: Target<'_>) -> LocksError {
         let Some(visitor) = &self.visitor else { return pending().await };
@@ -110,6 +121,7 @@ impl Dispatch for Caller {
         }
         // In a box, so that a future without restrictions is not as large as this one.
         Either::Right(Box::pin(async move {
+            let _in_use = self.visitor.as_ref().map(Visitor::waits).transpose()?;
             let mut work = pin!(work);
             tokio::select! {
                 biased;
@@ -117,9 +129,5 @@ impl Dispatch for Caller {
                 stopped = self.stopped(OperationKind::Acquire, Target::Lock(name)) => Err(stopped),
             }
         }))
-    }
-
-    fn permission(&self) -> Option<Arc<dyn Permission>> {
-        self.visitor.clone().map(|visitor| Arc::new(visitor) as Arc<dyn Permission>)
     }
 }

@@ -1,14 +1,16 @@
 //! Asks the access file about each operation: who the caller is, and whether a rule permits it.
 
+mod quota;
+
 use crate::{
     access::{Access, Connection, Credentials, Mode, Refusal, Verb, Verdict},
     api::peer::{Origin, Peer},
     clock::wall_time,
     domain::name::LockName,
-    locks::{Denied, Forbidden, LocksError, NotPermitted, Permission, Target},
+    locks::{Denied, Forbidden, LocksError, NotPermitted, Target},
     telemetry::{
         audit::{Audit, AuditEvent},
-        metrics::{AccessMetrics, AccessMode, Denial, Label, OperationKind},
+        metrics::{AccessMetrics, AccessMode, Denial, Label, OperationKind, QuotaMetrics},
         seldom::Seldom,
     },
 };
@@ -60,6 +62,7 @@ impl Need {
 pub struct Guard {
     access: Arc<Access>,
     metrics: Arc<AccessMetrics>,
+    quotas: Arc<QuotaMetrics>,
     log: Seldom,
     audit: Option<Arc<Audit>>,
     audited: Seldom,
@@ -67,9 +70,19 @@ pub struct Guard {
 
 impl Guard {
     /// Asks this access file, and notes in the audit log what it denies.
-    pub fn new(access: Arc<Access>, metrics: Arc<AccessMetrics>, audit: Option<Arc<Audit>>) -> Self {
+    pub fn new(
+        access: Arc<Access>,
+        metrics: Arc<AccessMetrics>,
+        quotas: Arc<QuotaMetrics>,
+        audit: Option<Arc<Audit>>,
+    ) -> Self {
         let log = Seldom::with_lines(LOG_LINES_MAX, LOG_PERIOD);
-        Self { access, metrics, log, audit, audited: Seldom::with_lines(AUDIT_LINES_MAX, AUDIT_PERIOD) }
+        Self { access, metrics, quotas, log, audit, audited: Seldom::with_lines(AUDIT_LINES_MAX, AUDIT_PERIOD) }
+    }
+
+    /// Sets the metrics that are read from what callers use. To be called before they are read.
+    pub fn measure(&self) {
+        self.quotas.set_used(self.access.usage().into_iter().map(|(caller, limit, used)| (caller, limit.text(), used)));
     }
 
     /// The caller of a request with these headers and extensions.
@@ -84,7 +97,7 @@ impl Guard {
         let credentials = match origin.and_then(|origin| origin.shown.as_ref()) {
             Some(connection) => connection.credentials(authorization),
             // The admin port remembers nothing of a connection, because few calls come there.
-            None => Connection::new(self.access.clone(), None).credentials(authorization),
+            None => Connection::new(self.access.clone(), None, None).credentials(authorization),
         };
         Visitor { guard: self.clone(), credentials, peer: Peer::of(extensions) }
     }
@@ -99,10 +112,11 @@ pub(super) struct Visitor {
 }
 
 impl Visitor {
-    /// Whether the caller may carry out an operation. What is denied is counted and logged, and refused unless the file
-    /// is only observed.
+    /// Whether the caller may carry out an operation, which counts in its quota from now on. What is denied is counted
+    /// and logged, and refused unless the file is only observed.
     pub(super) fn may(&self, operation: OperationKind, target: Target<'_>) -> Result<(), LocksError> {
-        self.has(Need::of(operation), target)
+        self.has(Need::of(operation), target)?;
+        self.is_within_quota(operation)
     }
 
     /// Whether the caller may go on with an operation. As [`Self::may`], but a file that is only observed ends nothing,
@@ -113,7 +127,7 @@ impl Visitor {
 
     fn still_has(&self, need: Need, target: Target<'_>) -> Result<(), LocksError> {
         match self.credentials.ask(|verdict| verdict.mode) {
-            Mode::Observe => Ok(()),
+            Mode::Open | Mode::Observe => Ok(()),
             Mode::Enforce => self.has(need, target),
         }
     }
@@ -123,13 +137,29 @@ impl Visitor {
         self.has(Need::Identity, Target::Server)
     }
 
+    /// Whether a stream of the caller may stay open.
+    fn stay_open(&self) -> Result<(), LocksError> {
+        self.still_has(Need::Identity, Target::Server)
+    }
+
+    /// Whether the caller may keep a lease of this lock.
+    fn may_keep(&self, name: &LockName) -> bool {
+        self.has(Need::Verb(Verb::Acquire), Target::Lock(name)).is_ok()
+    }
+
     fn has(&self, need: Need, target: Target<'_>) -> Result<(), LocksError> {
         let (denied, mode) = self.credentials.ask(|verdict| (denial(verdict, need, target), verdict.mode));
         let Some(denied) = denied else { return Ok(()) };
-        self.note(&denied, mode, need, target);
         match mode {
-            Mode::Observe => Ok(()),
-            Mode::Enforce => Err(denied.into()),
+            Mode::Open => Ok(()),
+            Mode::Observe => {
+                self.note(&denied, AccessMode::Observe, need, target);
+                Ok(())
+            }
+            Mode::Enforce => {
+                self.note(&denied, AccessMode::Enforce, need, target);
+                Err(denied.into())
+            }
         }
     }
 
@@ -138,8 +168,8 @@ impl Visitor {
         self.credentials.verdict().identity.ok().map(|identity| identity.name.clone())
     }
 
-    fn note(&self, denied: &Denied, mode: Mode, need: Need, target: Target<'_>) {
-        let (reason, mode) = (reason(denied), label(mode));
+    fn note(&self, denied: &Denied, mode: AccessMode, need: Need, target: Target<'_>) {
+        let reason = reason(denied);
         self.guard.metrics.denied(reason, mode);
         if let Some(audit) = &self.guard.audit
             && self.guard.audited.count(1).is_some()
@@ -149,7 +179,8 @@ impl Visitor {
         let Some(denials) = self.guard.log.count(1) else { return };
         let suppressed = (denials > 1).then_some(denials - 1);
         let peer = self.peer.map(tracing::field::display);
-        tracing::warn!(reason = reason.text(), mode = mode.text(), %denied, peer, suppressed, "denied by the access file");
+        let (reason, mode) = (reason.text(), mode.text());
+        tracing::warn!(reason, mode, %denied, peer, suppressed, "denied by the access file");
     }
 }
 
@@ -213,23 +244,6 @@ fn reason(denied: &Denied) -> Denial {
         Denied::CredentialsInvalid => Denial::CredentialsInvalid,
         Denied::CredentialsExpired => Denial::CredentialsExpired,
         Denied::NotPermitted(_) => Denial::NotPermitted,
-    }
-}
-
-fn label(mode: Mode) -> AccessMode {
-    match mode {
-        Mode::Observe => AccessMode::Observe,
-        Mode::Enforce => AccessMode::Enforce,
-    }
-}
-
-impl Permission for Visitor {
-    fn stay_open(&self) -> Result<(), LocksError> {
-        self.still_has(Need::Identity, Target::Server)
-    }
-
-    fn may_keep(&self, name: &LockName) -> bool {
-        self.has(Need::Verb(Verb::Acquire), Target::Lock(name)).is_ok()
     }
 }
 

@@ -1,13 +1,13 @@
 //! LockService: check, dispatch, convert.
 
-use super::{Api, convert, deadline::deadline, reply, session::SessionStream, shown};
+use super::{Api, convert, deadline::deadline, dispatch::Caller, reply, session::SessionStream, shown};
 use crate::{
-    locks::{Dispatch as _, LocksError, Target, keepalive},
+    locks::{Dispatch as _, LocksError, Permission, Target, keepalive},
     store::Store,
     telemetry::metrics::OperationKind,
 };
 use fencepost_proto::v1::{self, lock_service_server::LockService};
-use std::{future::ready, pin::Pin};
+use std::{pin::Pin, sync::Arc};
 use tokio::time::Instant;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
@@ -67,9 +67,9 @@ impl<S: Store> LockService for Api<S> {
         request: Request<Streaming<v1::KeepAliveRequest>>,
     ) -> Result<Response<Self::KeepAliveStream>, Status> {
         let caller = self.caller(&request);
-        caller.dispatch(OperationKind::KeepAlive, Target::Server, ready(self.locks.check_draining())).await?;
+        let permission = self.open_stream(&caller, OperationKind::KeepAlive).await?;
         let inbound = request.into_inner().map(|message| message.and_then(convert::keep_alive));
-        let outbound = keepalive::keep_alive(self.locks.clone(), caller.permission(), inbound, self.drain_grace);
+        let outbound = keepalive::keep_alive(self.locks.clone(), permission, inbound, self.drain_grace);
         // The transport polls and drops it: no task keeps it alive.
         Ok(self.stream(Box::pin(outbound.map(|message| message.map(reply::keep_alive).map_err(Status::from)))))
     }
@@ -81,8 +81,8 @@ impl<S: Store> LockService for Api<S> {
         request: Request<Streaming<v1::SessionRequest>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
         let caller = self.caller(&request);
-        caller.dispatch(OperationKind::Session, Target::Server, ready(self.locks.check_draining())).await?;
-        Ok(self.stream(super::session::serve(self, caller, request.into_inner())))
+        let permission = self.open_stream(&caller, OperationKind::Session).await?;
+        Ok(self.stream(super::session::serve(self, (caller, permission), request.into_inner())))
     }
 
     async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
@@ -113,10 +113,11 @@ impl<S: Store> LockService for Api<S> {
         let caller = self.caller(&request);
         let prefix = request.into_inner().prefix;
         convert::prefix(&prefix)?;
-        let watched = self.locks.watch(prefix.clone());
-        let watching = caller.dispatch(OperationKind::Watch, Target::Prefix(&prefix), watched).await?;
+        let watched = async { Ok((caller.watches()?, self.locks.watch(prefix.clone()).await?)) };
+        let (in_use, watching) = caller.dispatch(OperationKind::Watch, Target::Prefix(&prefix), watched).await?;
         // Dropped with the response, the watch ends.
         Ok(Response::new(Box::pin(async_stream::stream! {
+            let _in_use = in_use;
             let started = v1::watch_response::Kind::Started;
             yield Ok(v1::WatchResponse { kind: started.into(), ..v1::WatchResponse::default() });
             let mut stopped = std::pin::pin!(caller.stopped(OperationKind::Watch, Target::Prefix(&prefix)));
@@ -140,10 +141,11 @@ impl<S: Store> LockService for Api<S> {
     async fn observe(&self, request: Request<v1::ObserveRequest>) -> Result<Response<Self::ObserveStream>, Status> {
         let caller = self.caller(&request);
         let name = convert::name(request.into_inner().lock_name)?;
-        let observed = self.locks.observe(&name);
-        let mut observing = caller.dispatch(OperationKind::Observe, Target::Lock(&name), observed).await?;
+        let observed = async { Ok((caller.watches()?, self.locks.observe(&name).await?)) };
+        let (in_use, mut observing) = caller.dispatch(OperationKind::Observe, Target::Lock(&name), observed).await?;
         // Dropped with the response, the observer ends.
         Ok(Response::new(Box::pin(async_stream::stream! {
+            let _in_use = in_use;
             let mut stopped = std::pin::pin!(caller.stopped(OperationKind::Observe, Target::Lock(&name)));
             let ended = loop {
                 let next = tokio::select! {
@@ -180,5 +182,20 @@ impl<S: Store> LockService for Api<S> {
         let viewed = self.locks.view(&name, Some(token));
         let view = caller.dispatch(OperationKind::CheckToken, Target::Lock(&name), viewed).await?;
         Ok(Response::new(reply::check_token(view.token_status(token), view.newest_token)))
+    }
+}
+
+impl<S: Store> Api<S> {
+    /// Opens a stream that keeps leases. Returns what its client may do on it, if that is restricted.
+    async fn open_stream(
+        &self,
+        caller: &Caller,
+        kind: OperationKind,
+    ) -> Result<Option<Arc<dyn Permission>>, LocksError> {
+        let opened = async {
+            self.locks.check_draining()?;
+            caller.opens_stream()
+        };
+        caller.dispatch(kind, Target::Server, opened).await
     }
 }

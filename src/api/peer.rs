@@ -3,7 +3,7 @@
 use crate::access;
 use std::{
     fmt,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     sync::Arc,
 };
 use tonic::codegen::http::Extensions;
@@ -49,6 +49,16 @@ impl Peer {
             Self::Tcp(addr) => Some(addr.ip().to_canonical()),
             Self::Unix => None,
         }
+    }
+
+    /// What counts as one IP address in bounds: of IPv6 a network of 64 bits, because each machine can choose any
+    /// address of its network.
+    pub fn network(&self) -> Option<IpAddr> {
+        const HOST: u128 = u64::MAX as u128;
+        Some(match self.ip()? {
+            ip @ IpAddr::V4(_) => ip,
+            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !HOST).into(),
+        })
     }
 }
 

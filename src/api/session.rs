@@ -3,11 +3,14 @@
 use super::{Api, convert, dispatch::Caller, reply};
 use crate::{
     domain::limits::Limits,
-    locks::session::{self, FromClient, Operation},
+    locks::{
+        Permission,
+        session::{self, FromClient, Operation},
+    },
     store::Store,
 };
 use fencepost_proto::v1::{self, session_request::Message};
-use std::pin::Pin;
+use std::{pin::Pin, sync::Arc};
 use tokio::time::Instant;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Status, Streaming};
@@ -15,11 +18,15 @@ use tonic::{Status, Streaming};
 pub(super) type SessionStream = Pin<Box<dyn Stream<Item = Result<v1::SessionResponse, Status>> + Send>>;
 
 /// The response stream. The transport polls and drops it: no task keeps it alive.
-pub(super) fn serve<S: Store>(api: &Api<S>, caller: Caller, inbound: Streaming<v1::SessionRequest>) -> SessionStream {
+pub(super) fn serve<S: Store>(
+    api: &Api<S>,
+    (caller, permission): (Caller, Option<Arc<dyn Permission>>),
+    inbound: Streaming<v1::SessionRequest>,
+) -> SessionStream {
     let limits = api.locks.limits().clone();
     let from = caller.clone();
     let inbound = inbound.map(move |message| message.and_then(|message| convert_message(message, &from, &limits)));
-    let outbound = session::session(api.locks.clone(), caller, inbound, api.drain_grace);
+    let outbound = session::session(api.locks.clone(), (caller, permission), inbound, api.drain_grace);
     Box::pin(outbound.map(|message| message.map(reply::session).map_err(Status::from)))
 }
 

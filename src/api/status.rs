@@ -4,14 +4,14 @@ use super::fields::Fields;
 use crate::{
     domain::{limits::RETRY_DELAY, mode::PermitLimit},
     locks::{
-        Denied, Forbidden, LocksError, NotPermitted,
+        Denied, Forbidden, LocksError, NotPermitted, OverQuota,
         keepalive::{SessionError, StreamError},
     },
     store::StoreError,
 };
 use std::{collections::HashMap, time::Duration};
 use tonic::{Code, Status};
-use tonic_types::{ErrorDetails, StatusExt};
+use tonic_types::{ErrorDetails, QuotaViolation, StatusExt};
 
 /// The domain of all reasons.
 const DOMAIN: &str = "fencepost";
@@ -94,6 +94,7 @@ impl From<LocksError> for Status {
             }
             LocksError::Store(StoreError::Corrupt(_)) => (Code::DataLoss, "STORE_CORRUPT", None),
             LocksError::Denied(denied) => return self::denied(denied),
+            LocksError::OverQuota(over) => return over_quota(over),
         };
         let mut details = ErrorDetails::new();
         details.set_error_info(reason, DOMAIN, metadata(&error));
@@ -126,6 +127,20 @@ fn denied(denied: &Denied) -> Status {
     let mut details = ErrorDetails::new();
     details.set_error_info(reason, DOMAIN, metadata);
     Status::with_error_details(code, denied.to_string(), details)
+}
+
+/// The status of a caller who has used up a quota.
+fn over_quota(over: &OverQuota) -> Status {
+    let OverQuota { subject, limit, max, retry_in } = over;
+    let metadata = [("caller", subject.clone()), ("limit", (*limit).to_owned()), ("max", max.to_string())];
+    let mut details = ErrorDetails::new();
+    details.set_error_info("QUOTA_EXCEEDED", DOMAIN, metadata.map(|(name, value)| (name.to_owned(), value)));
+    details.set_retry_info(Some(*retry_in));
+    let mut violation = QuotaViolation::new(subject, over.to_string());
+    (*limit).clone_into(&mut violation.quota_id);
+    violation.quota_value = i64::from(*max);
+    details.set_quota_failure(vec![violation]);
+    Status::with_error_details(Code::ResourceExhausted, over.to_string(), details)
 }
 
 /// The status with which a session or a KeepAlive stream ends.
@@ -166,6 +181,19 @@ mod tests {
         NotPermitted { identity: "a".to_owned(), verb: "read", on: Forbidden::Lock("b".to_owned()) }
     }
 
+    fn over_quota() -> OverQuota {
+        OverQuota { subject: "a".to_owned(), limit: "waits", max: 3, retry_in: Duration::from_secs(1) }
+    }
+
+    #[test]
+    fn a_quota_says_which_limit_is_reached_and_when_to_try_again() {
+        let status = Status::from(LocksError::from(over_quota()));
+        let violation = &status.get_details_quota_failure().unwrap().violations[0];
+        assert_eq!((&*violation.subject, &*violation.quota_id, violation.quota_value), ("a", "waits", 3));
+        assert_eq!(status.get_details_retry_info().unwrap().retry_delay, Some(Duration::from_secs(1)));
+        assert_eq!(status.get_details_error_info().unwrap().metadata["limit"], "waits");
+    }
+
     #[test]
     fn each_reason_is_in_the_manual_of_the_api() {
         let (max, what, why) = (1, "operations", String::new);
@@ -196,6 +224,7 @@ mod tests {
             Denied::CredentialsInvalid.into(),
             Denied::CredentialsExpired.into(),
             Denied::NotPermitted(Box::new(not_permitted())).into(),
+            over_quota().into(),
         ];
         let is_name = |word: &&str| word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
         let row = |line: &'static str| {

@@ -78,12 +78,14 @@ pub(super) fn check(command: AccessCommand) -> Result<(), Failure> {
     };
     let observed = match policy.mode {
         Mode::Observe => " (mode is observe: nothing is refused yet)",
+        Mode::Open => " (mode is open: nothing is refused)",
         Mode::Enforce => "",
     };
+    let quota = policy.quota(&identity).map(|quota| format!("\nquota: {quota}")).unwrap_or_default();
     match policy.permitting(&identity, verb, &lock) {
         Some(by) => {
             let of = by.locks.map(|locks| format!(" by {locks:?}")).unwrap_or_default();
-            print(&format!("permitted: rule {} (line {}) permits {what}{of}", by.rule, by.line))
+            print(&format!("permitted: rule {} (line {}) permits {what}{of}{quota}", by.rule, by.line))
         }
         None => {
             print(&format!("not permitted: no rule permits {what}{observed}"))?;

@@ -2,7 +2,7 @@
 
 use super::LocksError;
 use crate::{domain::name::LockName, telemetry::metrics::OperationKind};
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 /// What an operation is about.
 #[derive(Clone, Copy, Debug)]
@@ -43,9 +43,6 @@ pub trait Dispatch: Clone + Send + Sync + 'static {
         name: &LockName,
         work: impl Future<Output = Result<T, LocksError>> + Send,
     ) -> impl Future<Output = Result<T, LocksError>> + Send;
-
-    /// What the client of a stream may do, if that is restricted.
-    fn permission(&self) -> Option<Arc<dyn Permission>>;
 }
 
 /// What the client of a stream may do. It may change while the stream is open.
@@ -55,6 +52,9 @@ pub trait Permission: Send + Sync {
 
     /// Whether the client may keep a lease of this lock.
     fn may_keep(&self, name: &LockName) -> bool;
+
+    /// The stream keeps so many leases now.
+    fn keeps(&self, leases: usize);
 }
 
 /// No API: the work is carried out as it is.
@@ -75,9 +75,5 @@ impl Dispatch for () {
         work: impl Future<Output = Result<T, LocksError>> + Send,
     ) -> impl Future<Output = Result<T, LocksError>> + Send {
         work
-    }
-
-    fn permission(&self) -> Option<Arc<dyn Permission>> {
-        None
     }
 }

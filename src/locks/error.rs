@@ -1,6 +1,6 @@
 //! Errors of calls that have no outcome. Each variant asks for a different reaction of the caller.
 
-use super::Denied;
+use super::{Denied, OverQuota};
 use crate::{
     domain::{command::WrongOutcome, mode::PermitLimit},
     store::StoreError,
@@ -93,6 +93,9 @@ pub enum LocksError {
     /// The caller may not do it. Nothing was done.
     #[error(transparent)]
     Denied(#[from] Denied),
+    /// The caller's quota does not allow it.
+    #[error(transparent)]
+    OverQuota(Box<OverQuota>),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -105,6 +108,12 @@ impl LocksError {
             Self::Denied(denied) => !matches!(denied, Denied::NotPermitted(_)),
             _ => false,
         }
+    }
+}
+
+impl From<OverQuota> for LocksError {
+    fn from(over: OverQuota) -> Self {
+        Self::OverQuota(Box::new(over))
     }
 }
 

@@ -31,8 +31,9 @@ fn failure(error: &LocksError) -> AcquireFailure {
         LocksError::OtherTerms
         | LocksError::MinTokenTooHigh { .. }
         | LocksError::Store(StoreError::BadPageToken)
-        // The API denies an acquire before it begins, and counts it.
-        | LocksError::Denied(_) => AcquireFailure::Invalid,
+        // The API refuses these before an acquire begins, and counts them.
+        | LocksError::Denied(_)
+        | LocksError::OverQuota(_) => AcquireFailure::Invalid,
         LocksError::QueueFull { .. } => AcquireFailure::QueueFull,
         LocksError::ServerFull { .. } | LocksError::SessionFull { .. } | LocksError::WatchersFull { .. } => {
             AcquireFailure::ServerFull

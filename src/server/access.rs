@@ -30,9 +30,9 @@ pub(super) fn load(path: PathBuf) -> Result<Arc<Access>, ConfigError> {
 
 fn log(access: &Access, message: &'static str) {
     let policy = access.policy();
-    let [tokens, issuers, certificates, rules] = policy.counts();
+    let [tokens, issuers, certificates, rules, quotas] = policy.counts();
     let denies = policy.mode == Mode::Enforce;
-    tracing::info!(denies, tokens, issuers, certificates, rules, "{message}");
+    tracing::info!(denies, tokens, issuers, certificates, rules, quotas, "{message}");
 }
 
 /// Uses the file whenever it changes and is valid. Until then, the server keeps what it has.

@@ -129,7 +129,8 @@ impl Http2 {
         let (peer, taken) = (connection.peer(), connection.taken());
         let (turn, unread) = (self.turns.turn(), Unread::default());
         // What the callers on it show. Without an access file nobody asks.
-        let shown = self.access.clone().map(|access| access::Connection::new(access, connection.certificate()));
+        let certificate = connection.certificate();
+        let shown = self.access.clone().map(|access| access::Connection::new(access, peer.network(), certificate));
         let origin = Origin::new(peer, shown);
         // It is called as it is, and not cloned for each call, which would be the way to wait until it is ready. Our
         // services always are: bounds refuse calls, they do not delay them.

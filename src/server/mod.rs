@@ -214,14 +214,18 @@ impl Server<'_> {
         let services = api::service_names(with_admin);
         let (health, health_service) = Health::new(services, store.clone(), metrics.clone()).await;
         let calls = CallsLayer::new(metrics.calls.clone());
-        let measured = locks.clone();
-        let refresh = move || measured.measure();
+        let audit = audit::open(config, metrics.audit.clone())?;
+        let guard = |access| Guard::new(access, metrics.access.clone(), metrics.quotas.clone(), audit.clone());
+        let guard = access.clone().map(|access| Arc::new(guard(access)));
+        let measured = (locks.clone(), guard.clone());
+        let refresh = move || {
+            measured.0.measure();
+            measured.1.iter().for_each(|guard| guard.measure());
+        };
         let pages = Pages::new(build, metrics.clone(), refresh, health.subscribe());
         let ordered = (!faults.is_empty()).then(|| Arc::new(Faults::default()));
-        let audit = audit::open(config, metrics.audit.clone())?;
-        let guard = access.clone().map(|access| Guard::new(access, metrics.access.clone(), audit.clone()));
         let api = Api::new(locks, store, config.drain_timeout, &metrics.calls, &traces);
-        let api = api.with_faults(ordered.clone()).guarded(guard.map(Arc::new)).audited(audit.clone());
+        let api = api.with_faults(ordered.clone()).guarded(guard).audited(audit.clone());
         let grpc = api::admin_routes(&api)?;
         let refusals = Arc::new(Refusals::new(metrics.connections.clone()));
         let outer = ServiceBuilder::new()

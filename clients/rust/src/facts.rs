@@ -140,7 +140,7 @@ pub const LOST_UNKNOWN: &str = "the server does not know the lease";
 /// Why a lock is lost: somebody else who knows the lease id released it.
 pub const LOST_RELEASED: &str = "the lease was released elsewhere";
 /// The reasons of errors, and their gRPC codes.
-pub const REASONS: [(&str, &str); 28] = [
+pub const REASONS: [(&str, &str); 29] = [
     ("INVALID_FIELD", "INVALID_ARGUMENT"),
     ("OVERTAKEN", "ABORTED"),
     ("REQUEST_ENDED", "ABORTED"),
@@ -148,6 +148,7 @@ pub const REASONS: [(&str, &str); 28] = [
     ("SERVER_FULL", "RESOURCE_EXHAUSTED"),
     ("SESSION_FULL", "RESOURCE_EXHAUSTED"),
     ("WATCHERS_FULL", "RESOURCE_EXHAUSTED"),
+    ("QUOTA_EXCEEDED", "RESOURCE_EXHAUSTED"),
     ("OUTCOME_UNKNOWN", "UNAVAILABLE"),
     ("STORE_UNAVAILABLE", "UNAVAILABLE"),
     ("STORE_OVERLOADED", "UNAVAILABLE"),

@@ -46,12 +46,12 @@ pub fn access(bytes: &[u8]) {
             }
         }
         1 => {
-            let credentials = Connection::new(files.access.clone(), None).credentials(Some(bytes));
+            let credentials = Connection::new(files.access.clone(), None, None).credentials(Some(bytes));
             assert!(credentials.verdict().identity.is_err(), "{bytes:?} is known");
         }
         _ => {
             let known = Certificate::read(bytes);
-            let connection = Connection::new(files.access.clone(), Some(bytes));
+            let connection = Connection::new(files.access.clone(), None, Some(bytes));
             assert!(connection.credentials(None).verdict().identity.is_err(), "{known:?} is known");
         }
     });

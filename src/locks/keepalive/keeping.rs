@@ -184,6 +184,7 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
         self.by_id.insert(lease_id, handle);
         let lease = Lease { name, lease_id, attachment, attempt, ttl, due, since: at, attached, release_on_disconnect };
         self.leases.insert(handle, lease);
+        self.restricted.keeps(self.leases.len());
         self.measured.added();
     }
 
@@ -343,6 +344,7 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
             self.by_id.remove(&lease.lease_id);
         }
         self.pace.remove(handle, lease.ttl, lease.due);
+        self.restricted.keeps(self.leases.len());
         self.measured.removed();
         Some(lease)
     }

@@ -44,6 +44,13 @@ impl Restricted {
         self.denied.is_some()
     }
 
+    /// The stream keeps so many leases now.
+    pub(super) fn keeps(&self, leases: usize) {
+        if let Some(permission) = &self.permission {
+            permission.keeps(leases);
+        }
+    }
+
     fn may_keep(&self, name: &LockName) -> bool {
         self.permission.as_ref().is_none_or(|permission| permission.may_keep(name))
     }

@@ -7,7 +7,7 @@ mod positions;
 mod turn;
 
 use super::{
-    AcquireAnswer, AcquireCall, Dispatch, Locks, LocksError,
+    AcquireAnswer, AcquireCall, Dispatch, Locks, LocksError, Permission,
     client::Client,
     keepalive::{self, SessionError, StreamError},
 };
@@ -124,15 +124,15 @@ enum Event<E, D> {
     Gone,
 }
 
-/// Runs the operations that arrive on `inbound`, many at once, and keeps the leases of the session alive, until the
-/// stream ends or the server has drained.
+/// Runs the operations that arrive on `inbound`, each through `dispatch`, many at once, and keeps the leases of the
+/// session alive, until the stream ends or the server has drained.
 ///
 /// Dropping the stream means that the client is gone: operations in flight are dropped like calls, and the `Drop` of
 /// the leases cleans up, whichever await was pending. While the client does not read, no beat is sent and leases end;
 /// the module `driver` describes what happens to its calls.
 pub fn session<S, E>(
     locks: Arc<Locks<S>>,
-    dispatch: impl Dispatch,
+    (dispatch, permission): (impl Dispatch, Option<Arc<dyn Permission>>),
     inbound: impl Stream<Item = Result<FromClient<E>, E>> + Send + 'static,
     drain_grace: Duration,
 ) -> impl Stream<Item = Result<ToClient<E>, SessionError<E>>> + Send + 'static
@@ -141,13 +141,13 @@ where
     E: Send + 'static,
 {
     let client = Arc::new(Client::default());
-    Driven::new(operate(locks, dispatch, client.clone(), inbound, drain_grace), client)
+    Driven::new(operate(locks, (dispatch, permission), client.clone(), inbound, drain_grace), client)
 }
 
 /// The stream of a session, which a driver polls.
 fn operate<S, E>(
     locks: Arc<Locks<S>>,
-    dispatch: impl Dispatch,
+    (dispatch, permission): (impl Dispatch, Option<Arc<dyn Permission>>),
     client: Arc<Client>,
     inbound: impl Stream<Item = Result<FromClient<E>, E>> + Send + 'static,
     drain_grace: Duration,
@@ -158,7 +158,7 @@ where
 {
     async_stream::stream! {
         let mut inbound = std::pin::pin!(inbound.fuse());
-        let mut session = Session::open(locks.clone(), client.clone(), dispatch.permission());
+        let mut session = Session::open(locks.clone(), client.clone(), permission);
         let mut under_way = UnderWay::default();
         let mut run = |begun: Begun| Box::pin(begun.run(locks.clone(), dispatch.clone()));
         let mut timer = std::pin::pin!(tokio::time::sleep_until(session.next_due()));

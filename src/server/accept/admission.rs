@@ -1,5 +1,4 @@
-//! The bounds on open connections and on handshakes under way: of the server, and of one IP address. Of IPv6, a network
-//! of 64 bits counts as one address, because each machine can choose any address of its network.
+//! The bounds on open connections and on handshakes under way: of the server, and of one IP address.
 //!
 //! Processes that connect through a Unix socket have no IP address and so no share: only the user of the server can
 //! connect there, and no other clients are beside them.
@@ -9,11 +8,7 @@ use crate::{
     telemetry::metrics::{Bound, ConnectionMetrics},
 };
 use parking_lot::Mutex;
-use std::{
-    collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
-    sync::Arc,
-};
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
 /// The most handshakes at a time. One of TLS takes up to a millisecond of a core, so those that are under way can end
 /// within their time.
@@ -59,7 +54,7 @@ impl Admission {
 
     /// A permit for a connection from `peer`, or the bound that is reached.
     pub(super) fn admit(self: &Arc<Self>, peer: Peer) -> Result<Permit, Bound> {
-        let ip = peer.ip().map(network);
+        let ip = peer.network();
         let mut open = self.open.lock();
         if open.all.connections >= self.connections_max {
             return Err(Bound::Connections);
@@ -82,15 +77,6 @@ impl Admission {
         drop(open);
         self.metrics.open.inc();
         Ok(Permit { admission: self.clone(), ip, in_handshake: true })
-    }
-}
-
-/// What counts as one IP address.
-fn network(ip: IpAddr) -> IpAddr {
-    const HOST: u128 = u64::MAX as u128;
-    match ip {
-        IpAddr::V4(_) => ip,
-        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !HOST).into(),
     }
 }
 

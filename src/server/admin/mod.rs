@@ -156,7 +156,10 @@ async fn opened(
     refusals: &Refusals,
 ) -> Option<(Box<dyn Transport>, Arc<Origin>)> {
     let origin = |certificate: Option<&[u8]>| {
-        Origin::new(peer, callers.access.clone().map(|access| access::Connection::new(access, certificate)))
+        Origin::new(
+            peer,
+            callers.access.clone().map(|access| access::Connection::new(access, peer.network(), certificate)),
+        )
     };
     let Some(tls) = &callers.tls else { return Some((Box::new(stream), origin(None))) };
     match timeout(FIRST_REQUEST_TIMEOUT, TlsAcceptor::from(tls.admin_config()).accept(stream)).await {

@@ -1,7 +1,8 @@
 //! The metrics of a server, as OpenMetrics text.
 //!
 //! Each group is a struct of handles that the code holds which moves them: no operation looks up a metric by its name
-//! or labels. No label has a value that clients choose, so the number of time series is bounded.
+//! or labels. No label has a value that clients choose, so the number of time series is bounded. Callers
+//! with a quota are named up to a bound.
 
 mod access;
 mod audit;
@@ -11,6 +12,7 @@ mod label;
 mod locks;
 mod partitions;
 mod process;
+mod quota;
 mod runtime;
 mod store;
 mod traces;
@@ -22,6 +24,7 @@ pub use connections::{Bound, ConnectionMetrics, TlsHandshake, TlsReload};
 pub use label::{ByLabel, Counters, Gauges, Label};
 pub use locks::{AcquireFailure, Granted, LockMetrics, Loss, Renewal, StreamKind};
 pub use partitions::PartitionMetrics;
+pub use quota::QuotaMetrics;
 pub use store::{RoundTrip, StoreFailure, StoreMetrics};
 pub use traces::{SpanLoss, TraceMetrics};
 
@@ -57,6 +60,8 @@ pub struct Metrics {
     pub connections: Arc<ConnectionMetrics>,
     /// The access file.
     pub access: Arc<AccessMetrics>,
+    /// Quotas.
+    pub quotas: Arc<QuotaMetrics>,
     /// The audit log.
     pub audit: Arc<AuditMetrics>,
     /// Whether the server drains.
@@ -79,10 +84,11 @@ impl Metrics {
         let calls = Arc::new(CallMetrics::register(own));
         let connections = Arc::new(ConnectionMetrics::register(own));
         let access = Arc::new(AccessMetrics::register(own));
+        let quotas = Arc::new(QuotaMetrics::register(own));
         let audit = Arc::new(AuditMetrics::register(own));
         let draining = register(own, "draining", "1 while the server drains, else 0");
         let traces = Arc::new(TraceMetrics::register(own));
-        Self { registry, locks, store, partitions, calls, connections, access, audit, draining, traces }
+        Self { registry, locks, store, partitions, calls, connections, access, quotas, audit, draining, traces }
     }
 
     /// All metrics, in the text format of OpenMetrics.

@@ -11,6 +11,7 @@ mod http1;
 mod issuer;
 mod mutual_tls;
 mod operations;
+mod quotas;
 mod rotation;
 mod streams;
 #[path = "../../support/server.rs"]

@@ -76,7 +76,7 @@ impl Bench {
         let expired = store.clone();
         let expiry = tokio::spawn(async move { expired.run_expiry().await });
         let (client, requests) = mpsc::unbounded_channel();
-        let messages = session(locks.clone(), (), UnboundedReceiverStream::new(requests), Duration::ZERO);
+        let messages = session(locks.clone(), ((), None), UnboundedReceiverStream::new(requests), Duration::ZERO);
         Self { hub, store, locks, expiry, client, messages: Box::pin(messages.map(|message| message.unwrap())) }
     }
 

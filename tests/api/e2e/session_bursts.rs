@@ -37,7 +37,7 @@ fn acquire_all(locks: &Service, name: impl Fn(u64) -> String, wait: Duration) ->
         FromClient::Begin(number, Operation::Acquire { name, call, handle, release_on_disconnect: false })
     });
     let inbound = stream::iter(operations.map(Ok).collect::<Vec<Result<_, Infallible>>>()).chain(stream::pending());
-    let messages = session(locks.clone(), (), inbound, Duration::ZERO);
+    let messages = session(locks.clone(), ((), None), inbound, Duration::ZERO);
     Box::pin(messages.filter_map(async |message| match message.unwrap() {
         ToClient::Answer(number, answer) => Some((number, answer)),
         ToClient::Kept(_) => None,

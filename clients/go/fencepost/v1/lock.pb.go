@@ -26,6 +26,9 @@
 //   RESOURCE_EXHAUSTED   SESSION_FULL       Nothing was done: the session has too many operations in flight, or too
 //                                           many leases. Repeat later, or on another session.
 //   RESOURCE_EXHAUSTED   WATCHERS_FULL      Too many Watch streams on this server. Repeat later, or on another server.
+//   RESOURCE_EXHAUSTED   QUOTA_EXCEEDED     Nothing was done: your quota on this server is used up. QuotaFailure names
+//                                           the limit. Repeat later, on this server: another would only spread what
+//                                           is too much.
 //   UNAVAILABLE          OUTCOME_UNKNOWN    The call may or may not have taken effect: Redis did not answer. Repeat
 //                                           with the same ids.
 //   UNAVAILABLE          STORE_UNAVAILABLE  Nothing was done: Redis is unreachable or refuses the command, or no server

@@ -241,6 +241,7 @@ public final class Facts {
             Map.entry("SERVER_FULL", "RESOURCE_EXHAUSTED"),
             Map.entry("SESSION_FULL", "RESOURCE_EXHAUSTED"),
             Map.entry("WATCHERS_FULL", "RESOURCE_EXHAUSTED"),
+            Map.entry("QUOTA_EXCEEDED", "RESOURCE_EXHAUSTED"),
             Map.entry("OUTCOME_UNKNOWN", "UNAVAILABLE"),
             Map.entry("STORE_UNAVAILABLE", "UNAVAILABLE"),
             Map.entry("STORE_OVERLOADED", "UNAVAILABLE"),

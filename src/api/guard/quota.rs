@@ -1,0 +1,153 @@
+//! Quotas: which operations count, and what is refused.
+//!
+//! What keeps a lease, or gives it back, is never refused: a quota bounds what a caller takes, and takes nothing from
+//! it (etcd #18100: leases of living clients expired, because what renewed them was limited with all the rest).
+
+use super::Visitor;
+use crate::{
+    access::{Exceeded, InUse, Limit, QuotaMode},
+    domain::{limits::RETRY_DELAY, name::LockName},
+    locks::{LocksError, OverQuota, Permission},
+    telemetry::metrics::{AccessMode, Label, OperationKind},
+};
+
+/// What of an operation a quota may refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limited {
+    /// Nothing.
+    Never,
+    /// The call, on one connection too many.
+    Call,
+    /// The same, and acquires.
+    Acquire,
+}
+
+impl Limited {
+    /// Without a wildcard, so that a new operation does not compile until somebody has decided.
+    fn of(operation: OperationKind) -> Self {
+        match operation {
+            OperationKind::Acquire => Self::Acquire,
+            OperationKind::Get
+            | OperationKind::List
+            | OperationKind::Watch
+            | OperationKind::Observe
+            | OperationKind::ListWaiters => Self::Call,
+            // The streams that keep leases are counted by themselves: see `open_stream`.
+            OperationKind::KeepAlive
+            | OperationKind::Session
+            | OperationKind::Release
+            | OperationKind::Renew
+            | OperationKind::Convert
+            | OperationKind::Describe
+            | OperationKind::CheckToken
+            | OperationKind::ForceRelease
+            | OperationKind::Drain => Self::Never,
+        }
+    }
+}
+
+/// What the client of a stream may do, and what the stream uses of its quota while it is open.
+struct OfStream {
+    visitor: Visitor,
+    leases: Option<InUse>,
+    _stream: Option<InUse>,
+}
+
+impl Visitor {
+    /// Whether the quota of the caller allows an operation, which counts from now on.
+    pub(super) fn is_within_quota(&self, operation: OperationKind) -> Result<(), LocksError> {
+        let limited = Limited::of(operation);
+        if limited == Limited::Never {
+            return Ok(());
+        }
+        let Some(allowance) = self.credentials.ask(|verdict| verdict.allowance.clone()) else { return Ok(()) };
+        if let Some(exceeded) = self.credentials.count_connection(&allowance) {
+            self.exceeds(exceeded)?;
+        }
+        match limited {
+            Limited::Acquire => allowance.acquire().or_else(|exceeded| self.exceeds(exceeded)),
+            Limited::Call | Limited::Never => Ok(()),
+        }
+    }
+
+    /// Counts an acquire that waits, until the value is dropped.
+    pub(in crate::api) fn waits(&self) -> Result<Option<InUse>, LocksError> {
+        self.takes(Limit::Waits)
+    }
+
+    /// Counts a stream on which the caller watches, until the value is dropped.
+    pub(in crate::api) fn watches(&self) -> Result<Option<InUse>, LocksError> {
+        self.takes(Limit::Streams)
+    }
+
+    /// What the caller may do on a stream that opens now.
+    pub(in crate::api) fn opens_stream(&self) -> Result<impl Permission + use<>, LocksError> {
+        let stream = self.takes(Limit::Streams)?;
+        let allowance = self.credentials.ask(|verdict| verdict.allowance.clone());
+        let leases = allowance.map(|allowance| allowance.count(Limit::Leases));
+        Ok(OfStream { visitor: self.clone(), leases, _stream: stream })
+    }
+
+    fn takes(&self, limit: Limit) -> Result<Option<InUse>, LocksError> {
+        let Some(allowance) = self.credentials.ask(|verdict| verdict.allowance.clone()) else { return Ok(None) };
+        let (in_use, exceeded) = allowance.take(limit);
+        exceeded.map_or(Ok(()), |exceeded| self.exceeds(exceeded))?;
+        Ok(in_use)
+    }
+
+    /// Counts and logs what is above the quota. An error, unless the quota is only observed.
+    fn exceeds(&self, exceeded: Exceeded) -> Result<(), LocksError> {
+        let Exceeded { subject, limit, max, room_in, mode } = exceeded;
+        let label = match mode {
+            QuotaMode::Observe => AccessMode::Observe,
+            QuotaMode::Enforce => AccessMode::Enforce,
+        };
+        self.guard.quotas.exceeded(&subject, limit.text(), label);
+        if let Some(refusals) = self.guard.log.count(1) {
+            let suppressed = (refusals > 1).then_some(refusals - 1);
+            let (mode, peer) = (label.text(), self.peer.map(tracing::field::display));
+            tracing::warn!(caller = subject, limit = limit.text(), max, mode, peer, suppressed, "a quota is reached");
+        }
+        match mode {
+            QuotaMode::Observe => Ok(()),
+            QuotaMode::Enforce => {
+                let retry_in = room_in.unwrap_or_default().max(RETRY_DELAY);
+                Err(OverQuota { subject, limit: limit.text(), max, retry_in }.into())
+            }
+        }
+    }
+}
+
+impl Permission for OfStream {
+    fn stay_open(&self) -> Result<(), LocksError> {
+        self.visitor.stay_open()
+    }
+
+    fn may_keep(&self, name: &LockName) -> bool {
+        self.visitor.may_keep(name)
+    }
+
+    fn keeps(&self, leases: usize) {
+        if let Some(counted) = &self.leases {
+            counted.set(u32::try_from(leases).unwrap_or(u32::MAX));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_keeps_a_lease_or_gives_it_back_is_never_refused() {
+        let limited = |kind| {
+            let all = OperationKind::ALL.iter().copied();
+            all.filter(|operation| Limited::of(*operation) == kind).map(Label::text).collect::<Vec<_>>()
+        };
+        assert_eq!(limited(Limited::Acquire), ["acquire"]);
+        assert_eq!(limited(Limited::Call), ["get", "list", "watch", "observe", "list_waiters"]);
+        for kept in ["keep_alive", "session", "release", "renew", "convert", "describe", "check_token"] {
+            assert!(limited(Limited::Never).contains(&kept), "{kept}");
+        }
+    }
+}
