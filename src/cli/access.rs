@@ -10,8 +10,8 @@ use clap::{Args, Subcommand, builder::NonEmptyStringValueParser};
 use std::path::PathBuf;
 
 const CHECK_HELP: &str = "\
-The file is checked as serve checks it, with the keys that it names. No server is asked. Exit codes: 0 a rule permits \
-it; 77 none does; 78 the file cannot be used.";
+The file is checked as serve checks it, with the keys that it names. The quota of the identity is shown, if it has one. \
+No server is asked. Exit codes: 0 a rule permits it; 77 none does; 78 the file cannot be used.";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TokenCommand {
@@ -88,7 +88,7 @@ pub(super) fn check(command: AccessCommand) -> Result<(), Failure> {
             print(&format!("permitted: rule {} (line {}) permits {what}{of}{quota}", by.rule, by.line))
         }
         None => {
-            print(&format!("not permitted: no rule permits {what}{observed}"))?;
+            print(&format!("not permitted: no rule permits {what}{observed}{quota}"))?;
             Err(Failure::silent(NOT_PERMITTED))
         }
     }

@@ -124,7 +124,11 @@ fn a_file_is_checked_without_a_server() {
     assert_eq!(permitted.out.trim(), "permitted: rule 2 (line 9) permits operator to operate");
     let refused = check(&["app", "force", "app/1"]).expect(77);
     assert_eq!(refused.out.trim(), "not permitted: no rule permits app to force app/1");
-    check(&["app", "acquire", "app"]).expect(77);
+    let quota = "[[quota]]\nwho = [\"app\"]\nwaits = 7\n";
+    folder.write("access.toml", &format!("mode = \"enforce\"\n{RULES}\n{quota}"));
+    for shown in [check(&["app", "acquire", "app/1"]).expect(0), check(&["app", "acquire", "app"]).expect(77)] {
+        assert_eq!(shown.out.lines().nth(1), Some("quota: line 13: waits 7"), "{shown:?}");
+    }
     check(&["app", "acquire"]).expect(2);
     check(&["app", "write", "app/1"]).expect(2).says("acquire, read, check, force, operate");
     folder.write("access.toml", "mode = 1");

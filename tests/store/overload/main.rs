@@ -12,6 +12,7 @@ mod flood;
 mod leases;
 #[path = "../../support/proxy.rs"]
 mod proxy;
+mod quota;
 #[path = "../../support/redis.rs"]
 mod redis_server;
 mod streams;
@@ -30,7 +31,11 @@ use tokio::{
     sync::Mutex,
     time::{Instant, sleep, sleep_until},
 };
-use tonic::transport::Channel;
+use tonic::{
+    Request, Status,
+    service::{Interceptor, interceptor::InterceptedService},
+    transport::Channel,
+};
 
 /// What Redis takes in a second, in bytes.
 const BYTES_PER_SECOND: u32 = 300_000;
@@ -42,7 +47,20 @@ const FLOODING: usize = 16;
 /// Streams that are opened in a second, in a debug build.
 const STREAMS_PER_SECOND: u32 = 1_600;
 
-type Client = LockServiceClient<Channel>;
+/// The token of an identity, if there is one.
+#[derive(Clone, Copy)]
+struct Token(Option<&'static str>);
+
+impl Interceptor for Token {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(token) = self.0 {
+            request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+        }
+        Ok(request)
+    }
+}
+
+type Client = LockServiceClient<InterceptedService<Channel, Token>>;
 
 /// One test at a time: each uses up what this machine can do.
 static ALONE: Mutex<()> = Mutex::const_new(());
@@ -56,12 +74,23 @@ fn span() -> Duration {
 }
 
 fn client_of(server: &Server) -> Client {
-    LockServiceClient::new(channel(server.url["http://".len()..].parse().unwrap()))
+    as_identity(server, None)
+}
+
+/// A client with this token.
+fn as_identity(server: &Server, token: Option<&'static str>) -> Client {
+    let channel = channel(server.url["http://".len()..].parse().unwrap());
+    LockServiceClient::with_interceptor(channel, Token(token))
 }
 
 async fn start(url: &str) -> Server {
-    let server = Server::start_with(&["--store", url]);
-    until(|| async { client_of(&server).acquire(acquire_request("probe", leases::TTL)).await.is_ok() }).await;
+    start_with(url, &[], None).await
+}
+
+/// Starts a server, and waits until it grants locks to this identity.
+async fn start_with(url: &str, flags: &[&str], token: Option<&'static str>) -> Server {
+    let server = Server::start_with(&[&["--store", url], flags].concat());
+    until(|| async { as_identity(&server, token).acquire(acquire_request("probe", leases::TTL)).await.is_ok() }).await;
     server
 }
 
