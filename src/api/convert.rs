@@ -172,7 +172,8 @@ pub(super) fn list_waiters(request: v1::ListWaitersRequest) -> Result<(LockName,
         fields.refuse("page_size", format!("must be 1 to {WAITERS_PAGE_MAX}, or 0 for the default; it is {size}"));
     }
     let token = Some(request.page_token).filter(|token| !token.is_empty());
-    let after = token.map(|token| token.parse().ok());
+    // Digits alone: a sign would be read as well.
+    let after = token.map(|token| token.parse().ok().filter(|_| token.bytes().all(|byte| byte.is_ascii_digit())));
     if after == Some(None) {
         fields.refuse("page_token", "was not issued by this listing");
     }

@@ -1,7 +1,7 @@
 //! Acquires a lock for `acquire`, `hold` and `run`.
 
 use super::{
-    args::{LockArgs, ServerArgs},
+    args::{LockArgs, ServerArgs, each_key_once},
     ask::require_one_store,
     connect::{self, CallKind, failed, reachable},
     exit::{COMMAND_LINE, Failure, NOT_ACQUIRED, UNAVAILABLE, USAGE},
@@ -74,6 +74,7 @@ pub(super) async fn acquire_all(
     if let Some(any) = lock_names.first().filter(|_| !lock.wait.is_zero()) {
         reachable(client, any, servers).await?;
     }
+    each_key_once(&lock.metadata)?;
     let mut acquire = client.acquire_all(lock_names).wait(lock.wait);
     if let Some(ttl) = lock.ttl {
         acquire = acquire.ttl(ttl);
@@ -120,6 +121,7 @@ pub(super) async fn cleaned_up(client: &Client) {
 }
 
 fn request(client: &Client, lock_name: &str, lock: &LockArgs) -> Result<Acquire, Failure> {
+    each_key_once(&lock.metadata)?;
     let mut acquire = client.acquire(lock_name).wait(lock.wait).min_token(lock.min_token);
     if let Some(ttl) = lock.ttl {
         acquire = acquire.ttl(ttl);

@@ -1,6 +1,9 @@
 //! Options that several commands share, and their parsers.
 
-use super::exit::{COMMAND_LINE, Failure};
+use super::{
+    exit::{COMMAND_LINE, Failure, USAGE},
+    text,
+};
 use clap::Args;
 use fencepost_client::{Tls, facts};
 use std::{
@@ -228,6 +231,17 @@ pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Refuses a key that is given twice: only one of its values could be shown.
+pub(super) fn each_key_once(metadata: &[(String, String)]) -> Result<(), Failure> {
+    for (index, (key, _)) in metadata.iter().enumerate() {
+        if metadata[..index].iter().any(|(before, _)| before == key) {
+            let key = text::visible(key);
+            return Err(Failure::new(USAGE, format!("the metadata has {key} twice: give each key one value")));
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,5 +259,7 @@ mod tests {
         assert_eq!(key_value("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
         assert_eq!(key_value("a="), Ok(("a".to_owned(), String::new())));
         assert!(key_value("a").is_err() && key_value("=b").is_err());
+        let pairs = ["a=1", "b=1", "a=1"].map(|text| key_value(text).unwrap());
+        assert!(each_key_once(&pairs[..2]).is_ok() && each_key_once(&pairs).unwrap_err().message.contains("a twice"));
     }
 }

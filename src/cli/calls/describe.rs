@@ -2,7 +2,7 @@
 
 use super::lease::ended;
 use crate::cli::{
-    args::{CallArgs, LeaseArgs, key_value},
+    args::{CallArgs, LeaseArgs, each_key_once, key_value},
     connect::{CallKind, RETRY_FOR, client, failed},
     exit::{Failure, NO},
     text,
@@ -34,6 +34,7 @@ pub(crate) struct DescribeArgs {
 }
 
 pub(in crate::cli) async fn describe(args: DescribeArgs) -> Result<(), Failure> {
+    each_key_once(&args.metadata)?;
     let request = DescribeRequest {
         lock_name: args.name.clone(),
         lease_id: args.lease.lease_id,

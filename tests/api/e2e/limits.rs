@@ -210,7 +210,9 @@ async fn the_other_methods_check_their_fields_too() {
     };
     assert!(client.list_waiters(waiters(limits::WAITERS_PAGE_MAX, "")).await.is_ok());
     assert_bad_field(client.list_waiters(waiters(limits::WAITERS_PAGE_MAX + 1, "")).await, "page_size");
-    assert_bad_field(client.list_waiters(waiters(0, "-1")).await, "page_token");
+    for bad in ["-1", "+1", "1 ", "0x1"] {
+        assert_bad_field(client.list_waiters(waiters(0, bad)).await, "page_token");
+    }
     let renew = |ttl| v1::RenewRequest { lock_name: "a".into(), lease_id: id.clone(), ttl };
     assert_bad_field(client.renew(renew(span(Duration::from_millis(49)))).await, "ttl");
     assert!(client.renew(renew(span(Duration::from_millis(50)))).await.is_ok());

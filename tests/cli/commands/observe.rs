@@ -55,6 +55,7 @@ fn a_description_replaces_what_others_see_of_a_lease() {
     let server = Server::start();
     let watch = server.spawn(&["watch", "a", "--json"]);
     watch.line();
+    server.run(&["acquire", "b", "--metadata", "k=1", "--metadata", "k=2"]).expect(64).says("k twice");
     let taken = server.run(&["acquire", "a", "--holder", "worker-7", "--metadata", "old=1"]).expect(0);
     let describe = |words: &[&str]| {
         let mut command = server.command(&[&["describe", "a"], words].concat());
