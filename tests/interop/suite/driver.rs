@@ -72,13 +72,15 @@ impl Heard {
 
 impl Driver {
     /// Starts the driver of a language. The log gets its lines and its standard error.
-    pub(crate) fn start(language: Language, log: &Path) -> Self {
+    /// Its environment has these variables, and no others of Fencepost.
+    pub(crate) fn start_in(language: Language, log: &Path, environment: &[(&str, &Path)]) -> Self {
         let program = language.driver();
         let file = File::options().create(true).append(true).open(log).unwrap();
         let mut command = Command::new(&program);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FENCEPOST_")) {
             command.env_remove(name);
         }
+        command.envs(environment.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file.try_clone().unwrap()).kill_on_drop(true);
         let spawned = command.spawn();
         let mut child = spawned.unwrap_or_else(|error| panic!("{}: {error}: build it first", program.display()));

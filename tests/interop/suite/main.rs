@@ -13,6 +13,8 @@ mod certificates;
 mod checks;
 mod driver;
 mod gateway;
+#[path = "../../support/issuer.rs"]
+mod issuer;
 mod language;
 mod link;
 #[path = "../../support/redis.rs"]

@@ -109,8 +109,13 @@ impl Cell {
 
     /// A new process with the client of this language. `part` names its log.
     pub(crate) fn driver(&self, part: &str) -> Driver {
+        self.driver_in(part, &[])
+    }
+
+    /// The same, with these variables in its environment.
+    pub(crate) fn driver_in(&self, part: &str, environment: &[(&str, &Path)]) -> Driver {
         let log = format!("{}-{}-{}-{part}.log", self.world.store, self.check, self.language);
-        Driver::start(self.language, &self.world.logs.join(log.replace(' ', "-")))
+        Driver::start_in(self.language, &self.world.logs.join(log.replace(' ', "-")), environment)
     }
 
     /// A new process with an open client of the server that no check stops.

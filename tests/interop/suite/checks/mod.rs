@@ -1,6 +1,7 @@
 //! The checks. Each is a function of a cell, or of all languages, that panics if the client does not do what it should.
 
 mod exits;
+mod expiring;
 mod faults;
 mod leases;
 mod modes;
@@ -87,6 +88,7 @@ pub(crate) const CHECKS: &[Check] = &[
     each!("wanted", BOTH, shown::wanted),
     each!("1,000 locks", BOTH, leases::thousand),
     each!("TLS and token", BOTH, secured::connections),
+    all!("tokens of 5 s", MEMORY, expiring::tokens),
     each!("exit without close", BOTH, exits::without_close),
     each!("closed", BOTH, exits::closed),
 ];
