@@ -1,7 +1,9 @@
 //! What each caller uses now, counted by identity, or by address for callers without one.
 
-use super::quota::{Limit, Quota};
-use crate::access::QuotaMode;
+use super::{
+    file::QuotaMode,
+    quota::{Limit, Quota},
+};
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,
@@ -39,7 +41,7 @@ impl fmt::Display for Subject {
 #[derive(Debug)]
 pub(super) struct Account {
     subject: Subject,
-    /// By limit; nothing for those in a time.
+    /// By limit. That of acquires in a second stays 0: `paid_off` counts them.
     used: [AtomicU32; Limit::ALL.len()],
     /// When all acquires so far are paid off at the rate of the quota, in nanoseconds since the accounts began (GCRA,
     /// the leaky bucket as a meter of ITU-T I.371). One number, which a changed quota does not make wrong.
@@ -163,8 +165,8 @@ impl Drop for InUse {
 }
 
 impl Allowance {
-    /// Counts one more in use. It is also what the quota does not allow, if that is only observed: then an error beside
-    /// it says so.
+    /// Counts one more in use, unless the quota refuses it. Also returns what the quota does not allow, which is in use
+    /// all the same if the quota is only observed.
     pub fn take(&self, limit: Limit) -> (Option<InUse>, Option<Exceeded>) {
         let (used, max) = (self.account.used(limit), self.quota.max(limit));
         let one_more = |used: u32| match (self.quota.mode, max) {
@@ -179,7 +181,7 @@ impl Allowance {
         (taken.then(|| InUse { account: self.account.clone(), limit, count: AtomicU32::new(1) }), exceeded)
     }
 
-    /// A count of what is in use of this, which begins with nothing and is never refused.
+    /// A count that begins with 0, and that is never refused.
     pub fn count(&self, limit: Limit) -> InUse {
         InUse { account: self.account.clone(), limit, count: AtomicU32::new(0) }
     }
