@@ -2,7 +2,7 @@
 
 use crate::{clock, config, redis::Redis, sampling, stores::Stores, topology::Deployment};
 use anyhow::{Context, Result};
-use fencepost_proto::v1::{ListRequest, LockInfo, lock_service_client::LockServiceClient};
+use fencepost_proto::v1::{ListRequest, ListWaitersRequest, LockInfo, lock_service_client::LockServiceClient};
 use fencepost_torture::history::{Final, Leftovers, Record};
 use std::{collections::HashMap, time::Duration};
 use tokio::time::{sleep, timeout};
@@ -23,6 +23,7 @@ pub(crate) async fn record(deployment: &Deployment, stores: &Stores) -> Result<V
             Ok(_) | Err(_) => sleep(Duration::from_millis(200)).await,
         }
     };
+    let mut waiting = waiters_of(deployment, &listed).await?;
     let totals = stores.totals();
     let mut records: Vec<Record> = config::all_locks()
         .into_iter()
@@ -35,6 +36,7 @@ pub(crate) async fn record(deployment: &Deployment, stores: &Stores) -> Result<V
                 writes_all: totals.writes_all,
                 control: totals.control,
                 waiters: remaining.map_or(0, |lock| u64::from(lock.waiters)),
+                waiting: waiting.remove(&lock).unwrap_or_default(),
                 held: remaining.is_some_and(|lock| !lock.holders.is_empty()),
                 lock,
             })
@@ -55,6 +57,23 @@ pub(crate) async fn record(deployment: &Deployment, stores: &Stores) -> Result<V
 
 fn is_quiet(lock: &LockInfo) -> bool {
     lock.holders.is_empty() && lock.waiters == 0
+}
+
+/// Who still waits, by lock, with what the lock is after that look.
+async fn waiters_of(
+    deployment: &Deployment,
+    listed: &HashMap<String, LockInfo>,
+) -> Result<HashMap<String, Vec<String>>> {
+    let server = deployment.servers.first().context("no server")?;
+    let mut client = LockServiceClient::new(server.direct().await?);
+    let mut all = HashMap::new();
+    for (name, _) in listed.iter().filter(|(_, lock)| lock.waiters > 0) {
+        let request = ListWaitersRequest { lock_name: name.clone(), ..ListWaitersRequest::default() };
+        let page = timeout(Duration::from_secs(2), client.list_waiters(request)).await??.into_inner();
+        let waiters = page.waiters.iter().map(|waiter| format!("{waiter:?}"));
+        all.insert(name.clone(), waiters.chain(page.lock.map(|lock| format!("{lock:?}"))).collect());
+    }
+    Ok(all)
 }
 
 async fn list(deployment: &Deployment) -> Result<HashMap<String, LockInfo>> {

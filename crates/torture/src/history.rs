@@ -361,6 +361,9 @@ pub struct Final {
     pub control: u64,
     /// Remaining waiters, as reported by List.
     pub waiters: u64,
+    /// The first of them, as ListWaiters tells them afterwards, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<String>,
     /// Whether the lock is still held.
     pub held: bool,
 }

@@ -278,6 +278,7 @@ impl HistoryBuilder {
     pub(crate) fn finish(mut self) -> Vec<Record> {
         let mut locks: std::collections::BTreeMap<String, Final> = std::collections::BTreeMap::new();
         let end = |lock: &str| Final {
+            waiting: Vec::new(),
             lock: lock.into(),
             writes_accepted: 0,
             fenced: 0,

@@ -17,7 +17,8 @@ pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
     for lock in &history.locks {
         for end in &lock.finals {
             if end.waiters > 0 {
-                findings.violation(Check::C5, lock.name, format!("{} still wait after the run", end.waiters));
+                let who: String = end.waiting.iter().map(|waiter| format!("; {waiter}")).collect();
+                findings.violation(Check::C5, lock.name, format!("{} still wait after the run{who}", end.waiters));
             }
             if end.held {
                 findings.violation(Check::C5, lock.name, "it is still held after the run");

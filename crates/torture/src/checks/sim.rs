@@ -153,6 +153,7 @@ pub(crate) fn run(plans: &[ClientPlan]) -> Vec<Record> {
     let (fenced, control, lock) = (sim.store.fenced, sim.store.control, "lock".to_owned());
     let none = Vec::new;
     sim.records.push(Record::Final(Final {
+        waiting: Vec::new(),
         lock,
         writes_accepted,
         fenced,
