@@ -79,6 +79,9 @@ pub const TOKEN_END: u64 = 1 << 53;
 pub const REPLICA_SILENT: Duration = Duration::from_secs(3);
 /// After this much silence of a replica its waiters are deleted.
 pub const REPLICA_GONE: Duration = Duration::from_secs(30);
+/// How long a request that let an offer lapse keeps its queue position without a word of its calls: as long as those of
+/// a server that is silent.
+pub const MISSED_GRACE: Duration = REPLICA_GONE;
 /// Overdue entries that one command clears away in passing; the rest is left to the next one and to the expiry task.
 pub const OVERDUE_BATCH: usize = 64;
 

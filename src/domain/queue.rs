@@ -4,7 +4,7 @@ use super::{
     binding::{Binding, Bound, Unbound},
     ids::{Call, ReplicaId, RequestId},
     lease::Terms,
-    limits::DROP_GRACE,
+    limits::{DROP_GRACE, MISSED_GRACE},
     mode::{Mode, ModeName, PermitLimit},
     time::StoreTime,
 };
@@ -18,8 +18,10 @@ pub enum WaiterState {
     Waiting,
     /// It has been offered the lock, and has until the end of the claim window to claim it.
     Offered,
-    /// It let an offer lapse. It keeps its position, and is skipped until it claims or acquires again.
-    Missed,
+    /// It let an offer lapse. It is skipped until it claims or acquires again, and keeps its position until this
+    /// moment: by then its call has claimed, or there is none. (A server that is killed cleans up after no call. A call
+    /// of the same attempt that came through another server does not know of that one when it leaves.)
+    Missed(StoreTime),
     /// Its calls were dropped. It keeps its position for a retry until this moment, and is skipped.
     Dropped(StoreTime),
 }
@@ -63,6 +65,8 @@ pub struct Queue {
     by_server: BTreeMap<ReplicaId, ServerWaiters>,
     /// Dropped waiters, by the time until which they are kept and by position.
     dropped: BTreeMap<(StoreTime, u64), RequestId>,
+    /// The same of those that have missed their offer.
+    missed: BTreeMap<(StoreTime, u64), RequestId>,
     next_position: u64,
     /// How many requests would share the lock.
     shared: usize,
@@ -173,14 +177,16 @@ impl Queue {
     /// Takes out a waiter, which is put back or no longer counted.
     fn take(&mut self, request: RequestId) -> Option<Waiter> {
         let waiter = self.waiters.remove(&request)?;
-        if let WaiterState::Dropped(until) = waiter.state {
-            self.dropped.remove(&(until, waiter.position));
+        match waiter.state {
+            WaiterState::Dropped(until) => drop(self.dropped.remove(&(until, waiter.position))),
+            WaiterState::Missed(until) => drop(self.missed.remove(&(until, waiter.position))),
+            WaiterState::Waiting | WaiterState::Offered => {}
         }
         let replica = waiter.binding.replica();
         if let Some(server) = self.by_server.get_mut(&replica) {
             match waiter.state {
                 WaiterState::Waiting => drop(server.waiting.remove(&waiter.position)),
-                WaiterState::Missed => drop(server.missed.remove(&waiter.position)),
+                WaiterState::Missed(_) => drop(server.missed.remove(&waiter.position)),
                 WaiterState::Offered | WaiterState::Dropped(_) => {}
             }
             if server.waiting.is_empty() && server.missed.is_empty() {
@@ -250,21 +256,25 @@ impl Queue {
         let (replica, position) = (waiter.binding.replica(), waiter.position);
         match waiter.state {
             WaiterState::Waiting => drop(self.by_server.entry(replica).or_default().waiting.insert(position, request)),
-            WaiterState::Missed => drop(self.by_server.entry(replica).or_default().missed.insert(position, request)),
+            WaiterState::Missed(until) => {
+                self.missed.insert((until, position), request);
+                self.by_server.entry(replica).or_default().missed.insert(position, request);
+            }
             WaiterState::Dropped(until) => drop(self.dropped.insert((until, position), request)),
             WaiterState::Offered => {}
         }
     }
 
-    /// Repairs times after the clock stepped back: keeps no dropped waiter for longer than [`DROP_GRACE`] from now.
+    /// Repairs times after the clock stepped back: keeps no dropped waiter for longer than [`DROP_GRACE`] from now, and
+    /// none that missed its offer for longer than [`MISSED_GRACE`].
     pub fn heal(&mut self, now: StoreTime) {
         let latest = now.after(DROP_GRACE);
-        while let Some(entry) = self.dropped.last_entry().filter(|entry| latest < entry.key().0) {
-            let ((_, position), request) = entry.remove_entry();
-            self.dropped.insert((latest, position), request);
-            if let Some(waiter) = self.waiters.get_mut(&request) {
-                waiter.state = WaiterState::Dropped(latest);
-            }
+        while let Some((_, request)) = self.dropped.last_key_value().filter(|((until, _), _)| latest < *until) {
+            self.set_state(*request, WaiterState::Dropped(latest));
+        }
+        let latest = now.after(MISSED_GRACE);
+        while let Some((_, request)) = self.missed.last_key_value().filter(|((until, _), _)| latest < *until) {
+            self.set_state(*request, WaiterState::Missed(latest));
         }
     }
 
@@ -275,6 +285,12 @@ impl Queue {
             return None;
         }
         self.remove(request).map(|waiter| (request, waiter, until))
+    }
+
+    /// Removes one waiter that missed its offer and has not been heard of since, when it is kept no longer.
+    pub fn pop_missed(&mut self, now: StoreTime) -> Option<Waiter> {
+        let (&(until, _), &request) = self.missed.first_key_value()?;
+        if now < until { None } else { self.remove(request) }
     }
 
     /// The requests of which no call is bound any more, whose positions are kept for a retry.
@@ -288,14 +304,16 @@ impl Queue {
         self.waiters.values().map(|waiter| &waiter.terms)
     }
 
-    /// How many dropped waiters have run out of time for a retry and are not removed yet.
-    pub fn abandoned(&self, now: StoreTime) -> usize {
-        self.dropped.range(..=(now, u64::MAX)).count()
+    /// How many waiters are kept no longer and are not removed yet.
+    pub fn overdue(&self, now: StoreTime) -> usize {
+        let until_now = ..=(now, u64::MAX);
+        self.dropped.range(until_now).count() + self.missed.range(until_now).count()
     }
 
-    /// When the next dropped waiter runs out of time for a retry.
+    /// When the next waiter is kept no longer.
     pub fn next_due(&self) -> Option<StoreTime> {
-        self.dropped.first_key_value().map(|((until, _), _)| *until)
+        let first = [&self.dropped, &self.missed].map(|kept| kept.first_key_value().map(|((until, _), _)| *until));
+        first.into_iter().flatten().min()
     }
 
     /// Checks the invariants. A long queue is not checked, because each command would then cost its length.
@@ -314,11 +332,15 @@ impl Queue {
         let mut filed = 0;
         for (replica, server) in &self.by_server {
             assert!(!(server.waiting.is_empty() && server.missed.is_empty()), "a server without waiters is removed");
-            let states = [(&server.waiting, WaiterState::Waiting), (&server.missed, WaiterState::Missed)];
-            for (positions, state) in states {
+            for (positions, is_missed) in [(&server.waiting, false), (&server.missed, true)] {
                 for (position, request) in positions {
                     let filed_right = self.waiters.get(request).is_some_and(|waiter| {
-                        waiter.position == *position && waiter.state == state && waiter.binding.replica() == *replica
+                        let state = match waiter.state {
+                            WaiterState::Waiting => !is_missed,
+                            WaiterState::Missed(until) => is_missed && self.missed.contains_key(&(until, *position)),
+                            WaiterState::Offered | WaiterState::Dropped(_) => false,
+                        };
+                        state && waiter.position == *position && waiter.binding.replica() == *replica
                     });
                     assert!(filed_right, "a waiter is filed under its server");
                     filed += 1;
@@ -334,16 +356,14 @@ impl Queue {
             );
         }
         let count = |of: fn(WaiterState) -> bool| self.waiters.values().filter(|waiter| of(waiter.state)).count();
-        let filed_states = count(|it| matches!(it, WaiterState::Waiting | WaiterState::Missed));
+        let filed_states = count(|it| matches!(it, WaiterState::Waiting | WaiterState::Missed(_)));
         assert_eq!(
             filed_states, filed,
             "a waiter that is neither offered the lock nor dropped is filed under its server"
         );
         assert_eq!(count(|it| it == WaiterState::Offered), offered, "nobody waits for an offer that is none");
-        assert_eq!(
-            count(|it| matches!(it, WaiterState::Dropped(_))),
-            self.dropped.len(),
-            "no dropped call is forgotten"
-        );
+        let kept =
+            (count(|it| matches!(it, WaiterState::Dropped(_))), count(|it| matches!(it, WaiterState::Missed(_))));
+        assert_eq!(kept, (self.dropped.len(), self.missed.len()), "no waiter is kept for ever");
     }
 }

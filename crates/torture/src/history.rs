@@ -347,7 +347,7 @@ pub enum Guarantees {
 }
 
 /// The final state of a lock.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Final {
     /// The lock's name.
     pub lock: String,

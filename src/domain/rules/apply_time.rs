@@ -6,7 +6,7 @@ use crate::domain::{
     ended::{Ended, RequestEnd},
     ids::RequestId,
     lease::LeaseEnd,
-    limits::{CLAIM_WINDOW, COMMAND_WINDOW, ENDED_MEMORY, OVERDUE_BATCH},
+    limits::{CLAIM_WINDOW, COMMAND_WINDOW, ENDED_MEMORY, MISSED_GRACE, OVERDUE_BATCH},
     mode::Mode,
     queue::{Waiter, WaiterState},
     time::StoreTime,
@@ -31,7 +31,7 @@ impl Turn<'_> {
             // mutant: offer counts as expiry
             self.lock.offer = None;
             // mutant: lapsed offer stands first again
-            self.set_state(offer.request, WaiterState::Missed);
+            self.set_state(offer.request, self.missed());
         }
         // Nobody is there to claim.
         // mutant: offer waits for the dead
@@ -109,9 +109,21 @@ impl Turn<'_> {
         self.give_up_empty_queue();
     }
 
-    /// Deletes the waiters of servers that are gone. This does not end their requests: their clients may ask again,
-    /// through another server.
+    /// The state of a waiter that has let an offer lapse, or has to claim before it is made another one.
+    pub(super) fn missed(&self) -> WaiterState {
+        WaiterState::Missed(self.now.after(MISSED_GRACE))
+    }
+
+    /// Deletes the waiters of servers that are gone, and those that are not heard of. This does not end their requests:
+    /// their clients may ask again, through another server.
     fn delete_gone(&mut self) {
+        for _ in 0..OVERDUE_BATCH {
+            // mutant: missed for ever
+            let unheard = self.lock.queue.as_mut().and_then(|queue| queue.pop_missed(self.now));
+            if unheard.is_none() {
+                break;
+            }
+        }
         for _ in 0..OVERDUE_BATCH {
             let Some(queue) = &mut self.lock.queue else { break };
             let Some(request) = queue.first_gone(|replica| self.replicas.is_gone(replica, self.now)) else { break };
@@ -158,7 +170,7 @@ impl Turn<'_> {
             if !never_fits && !self.lock.has_room(mode) {
                 return;
             }
-            self.set_state(request, if never_fits { WaiterState::Missed } else { WaiterState::Offered });
+            self.set_state(request, if never_fits { self.missed() } else { WaiterState::Offered });
             let offer = Offer { request, until: self.now.after(CLAIM_WINDOW) };
             match permits {
                 _ if never_fits => {}

@@ -278,6 +278,6 @@ impl Lock {
 
     /// The number of waiters at `now`, without those whose calls were dropped too long ago.
     fn waiters(&self, now: StoreTime) -> usize {
-        self.queue.as_ref().map_or(0, |queue| queue.len() - queue.abandoned(now))
+        self.queue.as_ref().map_or(0, |queue| queue.len() - queue.overdue(now))
     }
 }

@@ -240,7 +240,7 @@ impl Turn<'_> {
             // mutant: reader never expires
             self.end_share(token, LeaseEnd::Expired, at);
         }
-        self.withdraw_shared(|offer| offer.until <= now, WaiterState::Missed);
+        self.withdraw_shared(|offer| offer.until <= now, self.missed());
         // Nobody is there to claim.
         let offers = self.lock.shares.as_ref().map(|shares| shares.offers.clone()).unwrap_or_default();
         for ShareOffer { offer: Offer { request, .. }, .. } in offers {

@@ -90,7 +90,7 @@ impl Turn<'_> {
         }
         // Its offer lapsed, or a server with another call of it declined the offer: this call is alive.
         // mutant: claim forgets those who missed
-        if is_left || matches!(state, WaiterState::Missed | WaiterState::Dropped(_)) {
+        if is_left || matches!(state, WaiterState::Missed(_) | WaiterState::Dropped(_)) {
             self.set_state(request, WaiterState::Waiting);
             self.promote();
         }

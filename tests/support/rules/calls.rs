@@ -169,7 +169,7 @@ impl Oracle {
             return self.refuse_claim(request, attempt, actual.now, effects);
         }
         let it = self.waiting(request);
-        if it.state == State::Missed {
+        if matches!(it.state, State::Missed(_)) {
             it.state = State::Live;
         }
         self.offer_to_next(actual.now, effects);

@@ -4,7 +4,8 @@
 use super::{
     Kind, Step, delays, holder, kind,
     state::{
-        CLAIM, GRACE, Holding, How, Last, MEMORY, OracleEffect, Past, Pause, State, WINDOW, Waiting, end_number, worse,
+        CLAIM, GRACE, Holding, How, Last, MEMORY, OracleEffect, Past, Pause, State, UNHEARD, WINDOW, Waiting,
+        end_number, worse,
     },
 };
 use fencepost::testing::domain::{
@@ -175,7 +176,7 @@ impl Oracle {
         }
         self.resume(now);
         for (request, _) in self.offers.extract_if(.., |(_, until)| *until <= now).collect::<Vec<_>>() {
-            self.waiting(request).state = State::Missed;
+            self.waiting(request).state = State::Missed(now.after(UNHEARD));
         }
         let mut abandoned = Vec::new();
         self.queue.retain(|it| match it.state {
@@ -183,6 +184,8 @@ impl Oracle {
                 abandoned.push(Past { request: it.request, how: How::Abandoned, at: until });
                 false
             }
+            // Its request has not ended: it may come again.
+            State::Missed(until) => now < until,
             _ => true,
         });
         self.past.append(&mut abandoned);
@@ -200,8 +203,10 @@ impl Oracle {
         }
         self.offers.iter_mut().for_each(|(_, until)| *until = (*until).min(now.after(CLAIM)));
         for it in &mut self.queue {
-            if let State::Gone(until) = &mut it.state {
-                *until = (*until).min(now.after(GRACE));
+            match &mut it.state {
+                State::Gone(until) => *until = (*until).min(now.after(GRACE)),
+                State::Missed(until) => *until = (*until).min(now.after(UNHEARD)),
+                State::Live => {}
             }
         }
         self.tombstones.iter_mut().for_each(|tombstone| tombstone.3 = tombstone.3.min(now.after(WINDOW)));
@@ -226,7 +231,7 @@ impl Oracle {
                 return;
             }
             if self.asks_too_much(request) {
-                self.skip(index, effects);
+                self.skip(index, now, effects);
                 continue;
             }
             if !self.fits(request) {

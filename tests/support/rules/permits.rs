@@ -2,7 +2,7 @@
 
 use super::{
     oracle::Oracle,
-    state::{How, OracleEffect, Past, State},
+    state::{How, OracleEffect, Past, State, UNHEARD},
     terms::{Kind, kind},
 };
 use fencepost::testing::domain::{
@@ -143,9 +143,9 @@ impl Oracle {
     }
 
     /// A waiter that asks for more permits than there are is told to claim, and holds up nobody meanwhile.
-    pub(super) fn skip(&mut self, index: usize, effects: &mut Vec<OracleEffect>) {
+    pub(super) fn skip(&mut self, index: usize, now: StoreTime, effects: &mut Vec<OracleEffect>) {
         let it = &mut self.queue[index];
-        it.state = State::Missed;
+        it.state = State::Missed(now.after(UNHEARD));
         effects.push(OracleEffect::LookAgain(it.request, it.attempt));
     }
 }

@@ -15,6 +15,8 @@ use std::time::Duration;
 pub(super) const MEMORY: Duration = Duration::from_secs(10);
 pub(super) const GRACE: Duration = Duration::from_secs(3);
 pub(super) const CLAIM: Duration = Duration::from_secs(3);
+/// As long as the waiters of a server that is silent.
+pub(super) const UNHEARD: Duration = Duration::from_secs(30);
 pub(super) const WINDOW: Duration = Duration::from_millis(500);
 
 /// The expected effects of a command.
@@ -30,7 +32,8 @@ pub(super) enum OracleEffect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Live,
-    Missed,
+    /// It let an offer lapse, and is not heard of until then.
+    Missed(StoreTime),
     Gone(StoreTime),
 }
 

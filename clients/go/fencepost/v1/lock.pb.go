@@ -4412,7 +4412,7 @@ type LockWaiter struct {
 	// How long it has been in this queue. It counts anew when another server takes the lock over.
 	WaitingSince *durationpb.Duration `protobuf:"bytes,7,opt,name=waiting_since,json=waitingSince,proto3" json:"waiting_since,omitempty"`
 	// The queue passes over it now, and keeps its place: for a few seconds if its call was dropped or does not read, and
-	// for 30 s if its server is silent.
+	// for 30 s if its server is silent or it let an offer lapse.
 	Skipped       bool `protobuf:"varint,8,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -277,16 +277,7 @@ impl HistoryBuilder {
     /// The complete history: nothing is left, and the final state of each lock follows from its steps.
     pub(crate) fn finish(mut self) -> Vec<Record> {
         let mut locks: std::collections::BTreeMap<String, Final> = std::collections::BTreeMap::new();
-        let end = |lock: &str| Final {
-            waiting: Vec::new(),
-            lock: lock.into(),
-            writes_accepted: 0,
-            fenced: 0,
-            writes_all: 0,
-            control: 0,
-            waiters: 0,
-            held: false,
-        };
+        let end = |lock: &str| Final { lock: lock.into(), ..Final::default() };
         for record in &self.records {
             match record {
                 Record::Acquire(one) => _ = locks.entry(one.lock.clone()).or_insert_with(|| end(&one.lock)),

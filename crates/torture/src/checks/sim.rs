@@ -152,16 +152,8 @@ pub(crate) fn run(plans: &[ClientPlan]) -> Vec<Record> {
     let (writes_accepted, writes_all) = sim.writes;
     let (fenced, control, lock) = (sim.store.fenced, sim.store.control, "lock".to_owned());
     let none = Vec::new;
-    sim.records.push(Record::Final(Final {
-        waiting: Vec::new(),
-        lock,
-        writes_accepted,
-        fenced,
-        writes_all,
-        control,
-        waiters: 0,
-        held: false,
-    }));
+    let last = Final { lock, writes_accepted, fenced, writes_all, control, ..Final::default() };
+    sim.records.push(Record::Final(last));
     sim.records.push(Record::Leftovers(Leftovers {
         at: end,
         leaked_keys: none(),

@@ -26,7 +26,7 @@ use crate::domain::{
     command::{Acquire, Candidate, Effect, Effects},
     ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
     lease::{Delays, Extra, LeaseEnd, MaxHold, Terms},
-    limits::{CLAIM_WINDOW, COMMAND_WINDOW},
+    limits::{CLAIM_WINDOW, COMMAND_WINDOW, MISSED_GRACE},
     mode::Mode,
     name::{Holder, Metadata},
     outcome::{

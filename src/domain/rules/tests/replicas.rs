@@ -180,3 +180,48 @@ fn a_stream_is_notified_at_its_own_replica() {
     let Effect::Ended { lease, .. } = &bench.effects[0] else { panic!("the end is not announced") };
     assert_eq!(lease.attachment_replica, ReplicaId(Uuid::from_u128(3)));
 }
+
+/// Torture found it: the request stayed in the queue for as long as the second server lived.
+#[test]
+fn a_request_with_a_call_at_a_server_that_was_killed_leaves_the_queue() {
+    let (mut bench, grant) = Bench::shared(&[(B, 2)]);
+    // The same attempt comes through another server, after the first one was killed, and leaves.
+    bench.call_id = 2;
+    assert_eq!(bench.from(3).acquire(B, 1), AcquireOutcome::Queued);
+    bench.from(3).drop_call(B, 1);
+    bench.from(1).release(&grant);
+    assert_eq!(bench.woken_at(), [(3, B)], "the call at the server that was killed is still bound");
+    bench.pass(CLAIM_WINDOW).beats(3).apply_time();
+    let due = bench.lock.queue.as_ref().and_then(|queue| queue.next_due());
+    assert_eq!((bench.view().waiters, due), (1, Some(bench.now.after(MISSED_GRACE))));
+    // A call that lives would have claimed by then.
+    bench.pass(MISSED_GRACE - MICRO).beats(3).apply_time();
+    assert_eq!(bench.view().waiters, 1);
+    bench.pass(MICRO);
+    assert_eq!(bench.view().waiters, 0, "the view shows it before any command applies it");
+    bench.beats(3).apply_time();
+    assert_eq!(bench.lock.next_due(), None);
+    // Its request has not ended: a call that lives all the same asks again.
+    assert_eq!(bench.from(3).claim(B, 1), AcquireOutcome::Unknown);
+    bench.from(3).acquire(B, 1).granted();
+}
+
+#[test]
+fn a_call_that_claims_late_keeps_its_place() {
+    let (mut bench, grant) = Bench::shared(&[(B, 2), (C, 3)]);
+    bench.from(1).release(&grant);
+    bench.pass(CLAIM_WINDOW).beats(2).beats(3).apply_time();
+    assert_eq!(bench.woken_at(), [(3, C)], "B has missed its offer");
+    let grant = bench.from(3).claim(C, 1).granted();
+    bench.pass(MISSED_GRACE - MICRO).beats(2).beats(3);
+    assert_eq!(bench.from(2).claim(B, 1), AcquireOutcome::Queued);
+    assert_eq!(bench.from(3).acquire(D, 1), AcquireOutcome::Queued);
+    bench.pass(MISSED_GRACE).beats(2).beats(3).release(&grant);
+    assert_eq!((bench.woken_at(), bench.view().waiters), (vec![(2, B)], 2));
+    // A clock that steps back keeps nobody for longer.
+    bench.pass(CLAIM_WINDOW).beats(2).apply_time();
+    bench.step_back(secs(3_600)).beats(2).apply_time();
+    bench.beats(3).apply_time();
+    let due = bench.now.after(MISSED_GRACE);
+    assert!(bench.lock.queue.as_ref().and_then(|queue| queue.next_due()).is_some_and(|at| at <= due));
+}

@@ -81,8 +81,8 @@ impl Drop for Rotated {
     }
 }
 
-/// Each language keeps a lease for longer than two tokens are valid, without a gap. Its server asks for tokens; they are
-/// read from a file.
+/// Each language keeps a lease for longer than two tokens are valid, without a gap. Its server asks for tokens; they
+/// are read from a file.
 pub(crate) async fn tokens(world: Arc<World>, languages: Vec<Language>) -> Outcomes {
     let folder = tempfile::tempdir().unwrap();
     let issuer = Issuer::new();

@@ -107,6 +107,8 @@ at_marks! {
     "promotion ignores silence", "the lock is offered to waiters of a dead replica", Closure("true"), [Units, Protocol];
     "time brings no hand-off", "expiry wakes no waiter (Redisson #3730)", Drop, [Units, Model];
     "gone replicas keep their waiters", "the queue fills with dead waiters", Drop, [Units];
+    "missed for ever", "a request whose server was killed fills the queue while another server lives",
+        Value("None::<()>"), [Units, Model];
     "ended requests forgotten at once", "a late duplicate acquires again (bluetape4k #1068)",
         Statement("self.lock.ended = Default::default();"), [Units, Protocol];
     "hand-off tells nobody", "no waiter is notified (Redisson #1763)", Drop, [Units, Model];
