@@ -96,17 +96,20 @@ MODES = ["exclusive", "mixed", "shared", "semaphore"]
 
 def readers(program, sizes):
     # All modes run in turn, because the minutes on a machine differ.
-    for store, via in [(store, via) for store in ["redis", "memory"] for via in ["session", "unary"]]:
+    for store, via in [(store, via) for via in ["session", "unary"] for store in ["redis", "memory"]]:
         def rows():
             for count in sizes:
                 rounds = [{mode: bench(program, store, "handoff", via=via, mode=mode, clients=count, warmup="1s", duration="2s")
                            for mode in MODES} for _ in range(ROUNDS)]
                 for mode in MODES:
-                    ratios = [of.get("rate_per_s", 0) / base for of, base in
-                              ((each[mode], each["exclusive"].get("rate_per_s")) for each in rounds) if base]
-                    middle = {name: statistics.median(each[mode].get(name) or 0 for each in rounds) for name in READERS}
+                    # A round that failed has no figures.
+                    measured = [each for each in rounds if each[mode] and each["exclusive"]]
+                    if not measured:
+                        continue
+                    ratios = [each[mode]["rate_per_s"] / each["exclusive"]["rate_per_s"] for each in measured]
+                    middle = {name: statistics.median(each[mode].get(name) or 0 for each in measured) for name in READERS}
                     yield [f"{count:,}", mode, shown(middle, "rate_per_s"),
-                           f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else "-",
+                           f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
                            *(shown(middle, name) for name in READERS[1:]), str(sum(each[mode].get("errors", 0) for each in rounds))]
         table(f"Clients of one lock, {store}, {via}", ["clients", "mode", "grants/s", "of exclusive", *READERS_HEADS, "errors"], rows())
 

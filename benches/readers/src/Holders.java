@@ -18,14 +18,16 @@ final class Holders {
 
   private final int rounds;
   private final double seconds;
+  private final double others;
   private final List<FencepostContender> contenders;
 
   /** A round, and the calls of each command of Redis in it and in its warm-up. */
   private record Measured(Round.Outcome outcome, double evalsha, double commands) {}
 
-  Holders(int rounds, double seconds, List<FencepostContender> contenders) {
+  Holders(int rounds, double seconds, double others, List<FencepostContender> contenders) {
     this.rounds = rounds;
     this.seconds = seconds;
+    this.others = others;
     this.contenders = contenders;
   }
 
@@ -35,10 +37,10 @@ final class Holders {
     for (FencepostContender contender : contenders) {
       for (int round = 0; round <= rounds; round++) {
         for (int holders : HOLDERS) {
-          Measured one = round(executor, contender, "holders" + round + "/" + holders, holders, threads);
+          String label = "holders" + round + "/" + holders;
+          Measured one = Round.undisturbed(others, Measured::outcome,
+              attempt -> round(executor, contender, label + "-" + attempt, holders, threads));
           String name = "%s | %,d".formatted(contender.name(), holders);
-          System.err.printf("holders, round %d of %d, %s: %.0f/s, %d errors%n", round, rounds, name,
-              one.outcome().rate(), one.outcome().errors());
           if (round > 0) {
             measured.computeIfAbsent(name, first -> new ArrayList<>()).add(one);
           }
@@ -65,6 +67,8 @@ final class Holders {
     if (!isHeld) {
       throw new IllegalStateException("a lock was lost, so there were fewer holders");
     }
+    System.err.printf("%s, %s: %.0f/s, %d errors, others took %.0f %%%n", lock, contender.name(), outcome.rate(),
+        outcome.errors(), 100 * outcome.others());
     double pairs = outcome.operations() * (seconds + WARMUP_SECONDS) / seconds;
     return new Measured(outcome, rise(before, after, true) / pairs, rise(before, after, false) / pairs);
   }

@@ -9,8 +9,9 @@ import java.util.concurrent.Executors;
 
 /**
  * Shared locks and semaphores of Fencepost, Redisson and Curator: {@code [readers] [semaphore] [holders] [--rounds N]
- * [--seconds N] [--threads N]}. All contenders run by turns, one round of each after the other, because the minutes on
- * a machine differ. The first round of each warms up and does not count.
+ * [--seconds N] [--threads N] [--others PERCENT]}. All contenders run by turns, one round of each after the other,
+ * because the minutes on a machine differ. The first round of each warms up. A round in which other programs take more
+ * than PERCENT of the processors is repeated.
  */
 final class Readers {
   private static final int PERMITS = 100;
@@ -22,12 +23,15 @@ final class Readers {
 
   private final int rounds;
   private final double seconds;
+  private final double others;
   private final List<Contender> contenders;
   private long violations;
 
-  private Readers(int rounds, double seconds, List<Contender> contenders) {
+  /** {@code others}: the part of the processors that other programs may take in a round that counts. */
+  private Readers(int rounds, double seconds, double others, List<Contender> contenders) {
     this.rounds = rounds;
     this.seconds = seconds;
+    this.others = others;
     this.contenders = contenders;
   }
 
@@ -43,15 +47,15 @@ final class Readers {
 
   private static int measure(String[] arguments) throws Exception {
     List<String> names = new ArrayList<>();
-    Map<String, Integer> options = new LinkedHashMap<>(Map.of("--rounds", 7, "--seconds", 5, "--threads", 0));
+    Map<String, Integer> options = new LinkedHashMap<>(Map.of("--rounds", 7, "--seconds", 5, "--threads", 0, "--others", 40));
     for (int n = 0; n < arguments.length; n++) {
       if (options.containsKey(arguments[n]) && n + 1 < arguments.length) {
         options.put(arguments[n], Integer.parseInt(arguments[++n]));
       } else if (THREADS.containsKey(arguments[n])) {
         names.add(arguments[n]);
       } else {
-        System.err.println("[readers] [semaphore] [holders] [--rounds N] [--seconds N] [--threads N], not "
-            + arguments[n]);
+        System.err.println("[readers] [semaphore] [holders] [--rounds N] [--seconds N] [--threads N]"
+            + " [--others PERCENT], not " + arguments[n]);
         return 2;
       }
     }
@@ -60,13 +64,14 @@ final class Readers {
     if (!names.equals(List.of("holders"))) {
       contenders.addAll(List.of(new RedissonContender(), new CuratorContender(true), new CuratorContender(false)));
     }
-    Readers readers = new Readers(options.get("--rounds"), options.get("--seconds"), contenders);
+    double others = options.get("--others") / 100.0;
+    Readers readers = new Readers(options.get("--rounds"), options.get("--seconds"), others, contenders);
     System.out.printf("Java %s, %d processors, %d clients of each contender with one connection each%n",
         System.getProperty("java.version"), Runtime.getRuntime().availableProcessors(), Contender.CLIENTS);
     for (String name : names.isEmpty() ? List.of("readers", "semaphore", "holders") : names) {
       int threads = options.get("--threads") > 0 ? options.get("--threads") : THREADS.get(name);
       if (name.equals("holders")) {
-        new Holders(readers.rounds, readers.seconds, own).run(threads);
+        new Holders(readers.rounds, readers.seconds, others, own).run(threads);
       } else {
         readers.compare(name, threads);
       }
@@ -82,11 +87,9 @@ final class Readers {
     ExecutorService executor = Executors.newFixedThreadPool(threads);
     for (int round = 0; round <= rounds; round++) {
       for (Contender contender : contenders) {
-        Round.Outcome outcome = round(executor, contender, workload, workload + round, threads);
-        System.err.printf("%s, round %d of %d, %s: %.0f/s, %d errors, %d violations, others took %.0f %%%n",
-            workload, round, rounds, contender.name(), outcome.rate(), outcome.errors(), outcome.violations(),
-            100 * outcome.others());
-        violations += outcome.violations();
+        String label = workload + round;
+        Round.Outcome outcome = Round.undisturbed(others, it -> it,
+            attempt -> round(executor, contender, workload, label + "-" + attempt, threads));
         if (round > 0) {
           outcomes.computeIfAbsent(contender, first -> new ArrayList<>()).add(outcome);
         }
@@ -106,7 +109,11 @@ final class Readers {
           : new Round.Work(contender.permit(lock, PERMITS, thread), null));
     }
     Exclusion exclusion = new Exclusion(isLock ? Integer.MAX_VALUE : PERMITS);
-    return Round.run(executor, work, exclusion, contender.servers(), WARMUP_SECONDS, seconds);
+    Round.Outcome outcome = Round.run(executor, work, exclusion, contender.servers(), WARMUP_SECONDS, seconds);
+    violations += outcome.violations();
+    System.err.printf("%s, %s: %.0f/s, %d errors, %d violations, others took %.0f %%%n", lock, contender.name(),
+        outcome.rate(), outcome.errors(), outcome.violations(), 100 * outcome.others());
+    return outcome;
   }
 
   private static List<Double> rates(List<Round.Outcome> outcomes) {

@@ -12,6 +12,9 @@ import org.redisson.config.Config;
 
 /** Redisson: clients with one connection for commands, and one on which they hear that a lock is free. */
 final class RedissonContender implements Contender {
+  /** Long enough for a busy machine: a reply that is not awaited may leave a lock held that nobody knows of. */
+  private static final int TIMEOUT_MILLIS = 30_000;
+
   private final Server redis;
   private final List<RedissonClient> clients = new ArrayList<>();
 
@@ -24,7 +27,9 @@ final class RedissonContender implements Contender {
           .setConnectionPoolSize(1)
           .setConnectionMinimumIdleSize(1)
           .setSubscriptionConnectionPoolSize(1)
-          .setSubscriptionConnectionMinimumIdleSize(1);
+          .setSubscriptionConnectionMinimumIdleSize(1)
+          .setSubscriptionTimeout(TIMEOUT_MILLIS)
+          .setTimeout(TIMEOUT_MILLIS);
       clients.add(Redisson.create(config));
     }
   }
