@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How cost grows with locks, waiters, leases, replicas and nodes: runs `fencepost-bench` at one size after the other and prints tables.
+"""How cost grows with locks, waiters, readers, leases, replicas and nodes: runs `fencepost-bench` at one size after the other and prints tables.
 
-    benches/growth.py PROGRAM [locks] [waiters] [leases] [replicas] [nodes] [--up-to N]
+    benches/growth.py PROGRAM [locks] [waiters] [readers] [leases] [replicas] [nodes] [--up-to N]
 
 PROGRAM is an optimised fencepost-bench, beside an optimised fencepost. What fails has a row of dashes, and its reason on standard error. All of it takes up to an hour and, for ten million locks, ten gigabytes of memory; --up-to leaves
-larger sizes out. Figures are of one run each, of nodes the median of rounds that take turns: look at how they grow, not at a single one.
+larger sizes out. Figures are of one run each, of readers and nodes medians of rounds that take turns: look at how they grow, not at a single one.
 """
 
 import contextlib
@@ -21,11 +21,12 @@ import time
 SIZES = {
     "locks": [1_000, 10_000, 100_000, 1_000_000, 10_000_000],
     "waiters": [1, 10, 100, 1_000, 10_000, 100_000],
+    "readers": [64, 1_000],
     "leases": [1_000, 10_000, 100_000, 1_000_000],
     "replicas": [1, 2, 3, 4],
     "nodes": [1, 3, 5],
 }
-# Rounds of `nodes`, of each size in turn.
+# Rounds of `nodes` and `readers`, of each size or mode in turn.
 ROUNDS = 5
 # How long a program may take to start.
 START_MAX = 10
@@ -38,8 +39,8 @@ def bench(program, store, workload, **options):
     return run(program, ["--store", store], workload, **options)
 
 
-def run(program, target, workload, **options):
-    words = [program, *target, "--workload", workload, "--via", "session", "--no-baselines", "--rounds", "1", "--json"]
+def run(program, target, workload, via="session", **options):
+    words = [program, *target, "--workload", workload, "--via", via, "--no-baselines", "--rounds", "1", "--json"]
     for name, value in options.items():
         words += ["--" + name, str(value)]
     ended = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
@@ -88,6 +89,33 @@ def waiters(program, sizes):
                        *(shown(still, name) for name in ["evalsha_per_s", "server_cpu_percent", "server_bytes_per_waiter"])]
         table(f"Waiters on one lock, {store}", ["waiters", "hand-offs/s", "Jain", "server, CPU s per 100,000", "Redis, CPU s per 100,000",
               "EVALSHA each", "idle: EVALSHA/s", "idle: server, % of a core", "idle: server, bytes each"], rows())
+
+
+MODES = ["exclusive", "mixed", "shared", "semaphore"]
+
+
+def readers(program, sizes):
+    # All modes run in turn, because the minutes on a machine differ.
+    for store, via in [(store, via) for via in ["session", "unary"] for store in ["redis", "memory"]]:
+        def rows():
+            for count in sizes:
+                rounds = [{mode: bench(program, store, "handoff", via=via, mode=mode, clients=count, warmup="1s", duration="2s")
+                           for mode in MODES} for _ in range(ROUNDS)]
+                for mode in MODES:
+                    # A round that failed has no figures.
+                    measured = [each for each in rounds if each[mode] and each["exclusive"]]
+                    if not measured:
+                        continue
+                    ratios = [each[mode]["rate_per_s"] / each["exclusive"]["rate_per_s"] for each in measured]
+                    middle = {name: statistics.median(each[mode].get(name) or 0 for each in measured) for name in READERS}
+                    yield [f"{count:,}", mode, shown(middle, "rate_per_s"),
+                           f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
+                           *(shown(middle, name) for name in READERS[1:]), str(sum(each[mode].get("errors", 0) for each in rounds))]
+        table(f"Clients of one lock, {store}, {via}", ["clients", "mode", "grants/s", "of exclusive", *READERS_HEADS, "errors"], rows())
+
+
+READERS = ["rate_per_s", "p50_us", "p99_us", "jain_fairness", *PAIRS[3:], "evalsha_per_operation"]
+READERS_HEADS = ["wait, p50, µs", "p99, µs", "Jain", *PAIRS_HEADS[3:], "EVALSHA each"]
 
 
 def leases(program, sizes):

@@ -3,10 +3,10 @@ package io.fencepost.client;
 import io.grpc.MethodDescriptor;
 import io.grpc.Status;
 import java.util.ArrayList;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
@@ -35,8 +35,11 @@ final class Keeper {
   private final Leases leases = new Leases();
   private final OperationQueue queue = new OperationQueue();
 
-  /** The acquires that callers wait for. */
-  private final Set<AcquireOperation> acquiring = new LinkedHashSet<>();
+  /**
+   * The acquires that callers wait for. Not guarded by the lock: the thread that waits for a future may be the one that
+   * runs what follows it.
+   */
+  private final Set<AcquireOperation> acquiring = ConcurrentHashMap.newKeySet();
 
   /** The number of acquires in flight apart from the session. */
   private int alone;
