@@ -50,7 +50,8 @@ pub enum AcquireError {
         /// The fields and the rules that they broke.
         violations: Vec<FieldViolation>,
     },
-    /// A queue, a session or the whole server is full. Retry after `retry_after`.
+    /// A queue, a session or the whole server is full, or your quota on the server is used up. Retry after
+    /// `retry_after`. Above a quota, an acquire that waits repeats by itself until its wait is over.
     #[error("{}", with_reason(.message, .reason))]
     Exhausted {
         /// The server's message.

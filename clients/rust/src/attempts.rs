@@ -4,6 +4,9 @@
 //! whatever the network lost or delayed. If the caller gives up, or the bound is reached with the outcome unknown, a
 //! background cleanup withdraws the request ([`cleanup`](crate::cleanup)).
 //!
+//! A server that refuses the request because a quota is used up gets the next transmission as well, after a pause, if
+//! there is time left to wait.
+//!
 //! A request that could not reach the servers for too long may have ended: they gave up its queue position, or a lease
 //! that it was granted is over before the answer arrived. It holds nothing, so a wait that has time left continues as a
 //! request with a new id. Only if this client chose the id: one that the caller chose identifies one lock, whoever
@@ -90,13 +93,17 @@ pub(crate) struct Attempts {
     /// When the wait ends, and when retries end. Both count from the start.
     wait_until: Moment,
     until: Moment,
+    /// When repeats above a quota end.
+    quota_until: Moment,
     clean_up: bool,
     /// Whether this client chose the request id.
     chose_id: bool,
     /// Number of transmissions with this request id.
     transmissions: u32,
-    /// Whether a transmission has no answer yet.
+    /// Whether a transmission may be applied.
     open: bool,
+    /// The same without the one in flight.
+    was_open: bool,
     /// Whether a session had no room for another operation or another lease.
     full: bool,
     /// The transmission in flight, if it is an operation.
@@ -113,8 +120,30 @@ impl Attempts {
         let wait = duration(request.wait_timeout);
         let wait_until = Moment::now().plus(wait);
         let until = wait_until.plus(core.retry_for);
-        let (transmissions, open, full, operation) = (0, false, false, None);
-        Self { core, route, request, wait, wait_until, until, clean_up, chose_id, transmissions, open, full, operation }
+        Self {
+            core,
+            route,
+            request,
+            wait,
+            wait_until,
+            until,
+            quota_until: wait_until,
+            clean_up,
+            chose_id,
+            transmissions: 0,
+            open: false,
+            was_open: false,
+            full: false,
+            operation: None,
+        }
+    }
+
+    /// The last transmissions of an abandoned request, which withdraw it. A quota delays them, and does not stop them.
+    pub(crate) fn withdrawing(core: Arc<Core>, request: v1::AcquireRequest) -> Self {
+        let request = v1::AcquireRequest { wait_timeout: None, ..request };
+        let mut attempts = Self::new(core, Route::Unary, request, false);
+        attempts.quota_until = attempts.until;
+        attempts
     }
 
     /// Dropped at any await, it leaves the cleanup running.
@@ -124,18 +153,26 @@ impl Attempts {
         let result = loop {
             let (server, result) = self.transmit().await;
             let Err(error) = result else { break result };
+            let error = core.servers.explain(server, error);
             self.full = error.is_session_full();
+            self.was_open |= error.is_outcome_unknown();
+            self.open = self.was_open;
             if self.can_restart_after(&error) {
                 self.restart();
                 // Nothing of the new request has been sent.
                 retries = core.retries(self.until);
                 continue;
             }
-            if let Err(error) = retries.failed(server, error).await {
+            let repeats = if error.is_over_quota() && !error.may_open_later() {
+                retries.no_room(error, self.quota_until).await
+            } else {
+                retries.failed(server, error).await
+            };
+            if let Err(error) = repeats {
                 break Err(error);
             }
         };
-        self.open = result.as_ref().is_err_and(|error| may_be_applied(error, self.transmissions > 1));
+        self.open = result.as_ref().is_err_and(|error| may_be_applied(error, self.was_open));
         let waits = !duration(self.request.wait_timeout).is_zero();
         result.map(|acquired| Acquired { waits, ..acquired })
     }
@@ -150,7 +187,7 @@ impl Attempts {
         self.request.request_id = Uuid::new_v4().to_string();
         self.request.attempt = 0;
         self.request.wait_timeout = wire(self.wait_until.from_now().min(self.wait));
-        (self.transmissions, self.open) = (0, false);
+        (self.transmissions, self.open, self.was_open) = (0, false, false);
     }
 
     /// Returns the server it was sent to as well.
@@ -219,11 +256,12 @@ fn acquired(answer: Answer) -> Result<Acquired, CallError> {
     }
 }
 
-/// Whether the request may be queued or granted although its last transmission failed with this error.
-pub(crate) fn may_be_applied(error: &CallError, retried: bool) -> bool {
+/// Whether the request may be queued or granted although its last transmission failed with this error. `was_open` says
+/// whether an earlier one may be applied.
+pub(crate) fn may_be_applied(error: &CallError, was_open: bool) -> bool {
     // Aborted is the outcome of the request, whichever transmission caused it. Any other refusal concerns its own
     // transmission only.
-    error.code() != Code::Aborted && (error.is_outcome_unknown() || (retried && !error.is_unreachable()))
+    error.code() != Code::Aborted && (error.is_outcome_unknown() || was_open)
 }
 
 impl Drop for Attempts {
@@ -231,10 +269,10 @@ impl Drop for Attempts {
         if !(self.open && self.clean_up) {
             return;
         }
-        let retried = self.transmissions > 1;
+        let was_open = self.was_open;
         let in_flight = match (self.operation.take(), &self.route) {
             // Never sent, and never will be: there is nothing to withdraw.
-            (Some(operation), _) if !operation.give_up() && !retried => return,
+            (Some(operation), _) if !operation.give_up() && !was_open => return,
             (Some(operation), Route::Session { keeper, .. }) => Some((operation, keeper.clone())),
             _ => None,
         };
@@ -243,7 +281,7 @@ impl Drop for Attempts {
         let core = self.core.clone();
         self.core.in_background(async move {
             match in_flight {
-                Some((operation, keeper)) => cleanup::operation(core, keeper, operation, request, retried).await,
+                Some((operation, keeper)) => cleanup::operation(core, keeper, operation, request, was_open).await,
                 None => cleanup::request(core, request).await,
             }
         });

@@ -4,7 +4,7 @@
 //! Without an answer, a further attempt with no wait either withdraws the request from the queue or returns the granted
 //! lease, which is then released.
 
-use crate::attempts::{Attempts, Route, may_be_applied};
+use crate::attempts::{Attempts, may_be_applied};
 use crate::core::Core;
 use crate::events;
 use crate::keeper::Keeper;
@@ -21,7 +21,7 @@ pub(crate) async fn operation(
     keeper: Arc<Keeper>,
     mut operation: Operation,
     request: v1::AcquireRequest,
-    retried: bool,
+    was_open: bool,
 ) {
     match operation.outcome(&core, core.call_timeout).await {
         Ok(answer) => {
@@ -32,7 +32,7 @@ pub(crate) async fn operation(
                 }
             }
         }
-        Err(error) if may_be_applied(&error, retried) => self::request(core, request).await,
+        Err(error) if may_be_applied(&error, was_open) => self::request(core, request).await,
         // Refused: nothing to clean up.
         Err(_) => {}
     }
@@ -40,10 +40,9 @@ pub(crate) async fn operation(
 
 /// Withdraws a request that may be queued or granted. Uses unary calls, which do not depend on a session. Ends within
 /// the retry bound. Dropped with the runtime, it leaves a queue position for 3 s, or a lease for its TTL.
-pub(crate) async fn request(core: Arc<Core>, mut request: v1::AcquireRequest) {
-    request.wait_timeout = None;
+pub(crate) async fn request(core: Arc<Core>, request: v1::AcquireRequest) {
     let lock_name = request.lock_name.clone();
-    let answer = match Attempts::new(core.clone(), Route::Unary, request, false).run().await {
+    let answer = match Attempts::withdrawing(core.clone(), request).run().await {
         Ok(answer) => answer.timed.message,
         Err(error) => return events::not_released(&lock_name, &error),
     };

@@ -57,7 +57,12 @@ impl Lock {
             fencing_token: state.token(),
             mode: v1::LockMode::from(mode).into(),
         };
-        let answer = call(&self.core, request).await?;
+        // What the call would tell after the end of the lease is no news.
+        let answer = tokio::select! {
+            biased;
+            lost = self.held().lost() => return Err(ConvertError::Lost(lost)),
+            answer = call(&self.core, request) => answer?,
+        };
         match answer.outcome() {
             Outcome::Converted => {
                 state.convert(mode, answer.fencing_token);

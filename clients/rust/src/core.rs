@@ -181,6 +181,12 @@ impl Retries<'_> {
     /// Records a failed transmission to this server, and pauses until the next one. Returns the error if there is none.
     pub(crate) async fn failed(&mut self, server: usize, error: CallError) -> Result<(), CallError> {
         let error = self.core.servers.explain(server, error).after_sending(self.maybe_sent);
+        if error.may_open_later() {
+            if !error.is_over_quota() {
+                self.core.servers.failed(server, &error.diagnosis());
+            }
+            return self.no_room(error, self.until).await;
+        }
         let moves = error.is_transient() || error.is_permanent();
         if moves {
             self.maybe_sent |= error.is_outcome_unknown();
@@ -203,6 +209,17 @@ impl Retries<'_> {
         Ok(())
     }
 
+    /// Pauses until a server may have room for what it has refused. Returns the error if that is not before `until`.
+    pub(crate) async fn no_room(&mut self, error: CallError, until: Moment) -> Result<(), CallError> {
+        let pause = self.backoff.next().max(error.retry_delay().unwrap_or_default());
+        tracing::debug!(reason = ?error.reason(), ?pause, "no room on the server, retrying");
+        if pause >= until.from_now() {
+            return Err(error.after_sending(self.maybe_sent));
+        }
+        self.core.sleep(pause).await;
+        Ok(())
+    }
+
     /// The error of the call. A server that may be a wrong one does not hide that another one was not reached.
     fn end(&mut self, last: CallError) -> CallError {
         let tried = std::mem::take(&mut self.tried);
@@ -218,6 +235,11 @@ impl Retries<'_> {
 pub(crate) struct Backoff(u32);
 
 impl Backoff {
+    /// The backoff after so many failures.
+    pub(crate) fn after(failures: u32) -> Self {
+        Self(failures)
+    }
+
     pub(crate) fn next(&mut self) -> Duration {
         let full = PAUSE_FIRST.saturating_mul(1 << self.0.min(8)).min(PAUSE_MAX);
         self.0 = self.0.saturating_add(1);

@@ -91,7 +91,13 @@ impl Describe {
             holder: self.holder,
             number,
         };
-        let answer = Calls { core: self.held.core.clone() }.describe(request).await?;
+        let calls = Calls { core: self.held.core.clone() };
+        // What the call would tell after the end of the lease is no news.
+        let answer = tokio::select! {
+            biased;
+            lost = self.held.lost() => return Err(DescribeError::Lost(lost)),
+            answer = calls.describe(request) => answer?,
+        };
         match answer.outcome() {
             Outcome::Described => {
                 described.seen(answer.number);

@@ -19,6 +19,8 @@ use tonic_types::StatusExt as _;
 pub struct CallError {
     status: Box<Status>,
     maybe_sent: bool,
+    /// Whether a server refused the stream of the operation, and so did nothing for it.
+    stream_refused: bool,
     /// The server of the last transmission, if known.
     server: Option<String>,
     /// Why the server cannot be called.
@@ -48,6 +50,11 @@ enum Reason {
 /// The reasons of transient errors with which a server says that it did nothing.
 const NOTHING_DONE: [&str; 5] = ["STORE_UNAVAILABLE", "STORE_OVERLOADED", "TOO_LATE", "REQUEST_TOO_SLOW", "DRAINING"];
 
+/// The reason of a call above the quota of its caller.
+const OVER_QUOTA: &str = "QUOTA_EXCEEDED";
+/// The reasons with which a server has no room for a stream now.
+const NO_ROOM: [&str; 3] = ["SERVER_FULL", "WATCHERS_FULL", OVER_QUOTA];
+
 /// A field of a request that broke a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -68,7 +75,18 @@ impl CallError {
     /// An operation that failed before a connection took it.
     pub(crate) fn unsent(status: Status) -> Self {
         let (server, explanation, tried, earlier) = (None, None, Vec::new(), None);
-        Self { status: Box::new(status), maybe_sent: false, server, explanation, tried, earlier }
+        let (maybe_sent, stream_refused) = (false, false);
+        Self { status: Box::new(status), maybe_sent, stream_refused, server, explanation, tried, earlier }
+    }
+
+    /// The same error, of a stream that could not be opened, and of its operations.
+    pub(crate) fn of_opening(self) -> Self {
+        if self.is_transient() { self } else { Self { maybe_sent: false, stream_refused: true, ..self } }
+    }
+
+    /// The same error, of an operation that was not sent.
+    pub(crate) fn before_sending(self) -> Self {
+        Self { maybe_sent: false, ..self }
     }
 
     /// The error of one operation of a session.
@@ -246,6 +264,18 @@ impl CallError {
         self.code() == Code::ResourceExhausted && self.reason().as_deref() == Some("SESSION_FULL")
     }
 
+    /// Whether the caller has used up its quota on the server, which did nothing. Each server has as much for it, so
+    /// the call is not repeated on another one: that would only spread what is too much.
+    pub(crate) fn is_over_quota(&self) -> bool {
+        self.code() == Code::ResourceExhausted && self.reason().as_deref() == Some(OVER_QUOTA)
+    }
+
+    /// Whether a server has no room for a stream now. It may be opened later.
+    pub(crate) fn may_open_later(&self) -> bool {
+        let no_room = |reason: String| NO_ROOM.contains(&reason.as_str());
+        self.stream_refused && self.code() == Code::ResourceExhausted && self.reason().is_some_and(no_room)
+    }
+
     /// Whether the request has ended, by any of its transmissions.
     pub(crate) fn is_request_ended(&self) -> bool {
         self.code() == Code::Aborted && self.reason().as_deref() == Some("REQUEST_ENDED")
@@ -334,66 +364,5 @@ pub(crate) fn root_cause<'e>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use tonic_types::ErrorDetails;
-
-    #[test]
-    fn reads_the_details() {
-        let mut details = ErrorDetails::with_retry_info(Some(Duration::from_millis(250)));
-        details.set_error_info("OVERTAKEN", "fencepost", std::collections::HashMap::new());
-        details.add_bad_request_violation("ttl", "must be at least 1s");
-        let error = CallError::new(Status::with_error_details(tonic::Code::Aborted, "no", details));
-        assert_eq!(error.reason().as_deref(), Some("OVERTAKEN"));
-        assert_eq!(error.retry_delay(), Some(Duration::from_millis(250)));
-        assert_eq!(error.field_violations()[0].field, "ttl");
-        assert!(!error.is_outcome_unknown() && !error.is_transient());
-    }
-
-    #[test]
-    fn an_operation_fails_like_its_unary_call() {
-        let mut details = ErrorDetails::with_retry_info(Some(Duration::from_millis(250)));
-        details.set_error_info("SESSION_FULL", "fencepost", std::collections::HashMap::new());
-        let status = Status::with_error_details(tonic::Code::ResourceExhausted, "too much", details);
-        let error = v1::OperationError::decode(status.details()).unwrap();
-        assert_eq!((error.code, error.message.as_str()), (8, "too much"));
-        let error = CallError::from_operation(&error);
-        assert!(error.is_session_full() && !error.is_outcome_unknown());
-        assert_eq!((error.code(), error.message()), (Code::ResourceExhausted, "too much"));
-        assert_eq!(error.retry_delay(), Some(Duration::from_millis(250)));
-    }
-
-    #[test]
-    fn a_server_that_did_nothing_leaves_no_unknown_outcome() {
-        let with_reason = |reason: &str| {
-            let mut details = ErrorDetails::new();
-            details.set_error_info(reason, "fencepost", std::collections::HashMap::new());
-            CallError::new(Status::with_error_details(tonic::Code::Unavailable, "no", details))
-        };
-        for reason in NOTHING_DONE {
-            assert!(crate::facts::REASONS.contains(&(reason, "UNAVAILABLE")), "{reason}");
-            let error = with_reason(reason);
-            assert!(error.is_transient() && error.did_nothing(), "{reason}");
-            assert!(!error.is_outcome_unknown() && !error.is_unreachable(), "{reason}");
-            // An earlier transmission may have been applied.
-            assert!(error.after_sending(true).is_outcome_unknown(), "{reason}");
-        }
-        assert!(with_reason("OUTCOME_UNKNOWN").is_outcome_unknown());
-    }
-
-    #[test]
-    fn unknown_outcomes_are_recognised() {
-        for status in [Status::unavailable(""), Status::cancelled(""), Status::deadline_exceeded("")] {
-            assert!(CallError::new(status).is_outcome_unknown());
-        }
-        for status in [Status::invalid_argument(""), Status::unknown("sent by a server"), Status::internal("")] {
-            assert!(!CallError::new(status).is_outcome_unknown());
-        }
-        let broken = Status::from_error("connection reset".into());
-        assert!(CallError::new(broken).is_outcome_unknown());
-        let refused = Status::from_error(Box::new(tonic::ConnectError("refused".into())));
-        let refused = CallError::new(refused);
-        assert!(refused.is_transient() && refused.is_unreachable() && !refused.is_outcome_unknown());
-        assert!(refused.after_sending(true).is_outcome_unknown());
-    }
-}
+#[path = "error_tests.rs"]
+mod tests;

@@ -182,11 +182,13 @@ impl Keeper {
             return Some(tick);
         }
         let pause = if health.is_none() { Duration::ZERO } else { random_part(timing::pause(shortest, state.tries)) };
-        let due = *state.due.get_or_insert(now.plus(pause));
+        let room_at = health.and_then(|health| health.room_at);
+        let due = (*state.due.get_or_insert(now.plus(pause))).max(room_at.unwrap_or(now));
         if now < due {
             return Some(tick.min(due.since(now)));
         }
-        if let Some(current) = &state.current {
+        // A server that refused for a quota is asked again: it has as much for the client as any other.
+        if let Some(current) = state.current.as_ref().filter(|_| room_at.is_none()) {
             let why = if current.is_silent(now) { NO_MESSAGE } else { NO_RENEWAL };
             self.core.servers.failed(current.session.server, &why);
         }
@@ -201,7 +203,7 @@ impl Keeper {
         }
         let server = self.core.servers.preferred();
         tracing::debug!(server, leases = state.leases.len(), tries = state.tries, "opening a session");
-        let session = Session::new(self.core.clone(), server, self.wake.clone(), now);
+        let session = Session::new(self.core.clone(), server, self.wake.clone(), state.tries, now);
         let mut leases: Vec<_> = state.leases.values().filter(|lease| lease.is_on_stream()).collect();
         leases.sort_by_cached_key(|lease| lease.snapshot(now).valid_until);
         for lease in leases {
@@ -232,7 +234,7 @@ impl State {
         let stays = if works {
             session.server == preferred || recently(self.moved, timing::MOVE_INTERVAL_MIN)
         } else {
-            recently(self.opened, timing::SESSION_INTERVAL_MIN)
+            recently(self.opened, timing::SESSION_INTERVAL_MIN) || health.room_at.is_some_and(|room_at| now < room_at)
         };
         if works && !stays {
             self.moved = Some(now);

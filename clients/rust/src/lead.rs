@@ -26,9 +26,9 @@ impl Acquire {
     /// - If the body returns, the lock is released, and this returns the body's value.
     /// - **If the lock is lost, the body's future is dropped** at its current await, as by [`run`](Self::run), and this
     ///   campaigns again: the body is called once for each term.
-    /// - An outage of the servers is no error, and neither is a full queue: this campaigns on, after pauses of up to a
-    ///   second, and logs it once. Errors that no later campaign mends are returned: [`AcquireError::Invalid`] and
-    ///   [`AcquireError::Refused`].
+    /// - An outage of the servers is no error, and neither is a full queue or a used-up quota: this campaigns on, after
+    ///   pauses of up to a second, and logs it once. Errors that no later campaign mends are returned:
+    ///   [`AcquireError::Invalid`] and [`AcquireError::Refused`].
     ///
     /// Send the token with every write: a leader that is paused does not know that there is another one, and does no
     /// harm only if the store refuses lower tokens. [`max_hold`](Self::max_hold) is the longest term.

@@ -26,8 +26,8 @@ impl Observing {
     /// The next state: at first the one that the lock has now, then each that it has after a grant, a conversion, a
     /// description or the end of a lease. Who is slow gets the newest one, and misses those between. Cancel-safe.
     ///
-    /// It waits over outages of the servers. After one it tells the state that the lock has then, which may be the same
-    /// as before. An error is final: the lock cannot be observed.
+    /// It waits over outages of the servers, and while they have no room for its stream. Then it tells the state that
+    /// the lock has, which may be the same as before. An error is final: the lock cannot be observed.
     pub async fn next(&mut self) -> Result<LockInfo, CallError> {
         let changed = self.told.changed().await;
         match (&*self.told.borrow_and_update(), changed) {
@@ -85,7 +85,7 @@ async fn observe(core: &Core, request: &v1::ObserveRequest, tell: &watch::Sender
                     Err(status) => break ended_with(status),
                 }
             },
-            Err(error) => error,
+            Err(error) => error.of_opening(),
         };
         if let Err(error) = retries.failed(channel.server, error).await {
             return error;

@@ -87,7 +87,7 @@ impl Unfinished {
         let server = operation.server();
         self.operation = None;
         match outcome {
-            Err(error) if error.is_transient() || error.is_session_full() => {
+            Err(error) if error.is_transient() || error.is_session_full() || error.may_open_later() => {
                 self.failed = Some((server, error));
                 None
             }

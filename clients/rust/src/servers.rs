@@ -196,6 +196,15 @@ impl Servers {
         if self.preferred() == index {
             self.preferred.store(next, Ordering::Relaxed);
         }
+        self.report(index, why, next);
+    }
+
+    /// Stays with a server that refused a session for a quota: another one has as much for the client.
+    pub(crate) fn refused(&self, index: usize, why: &dyn fmt::Display) {
+        self.report(index, why, index);
+    }
+
+    fn report(&self, index: usize, why: &dyn fmt::Display, next: usize) {
         let server = self.server(index);
         if !server.is_failing.swap(true, Ordering::Relaxed) {
             let next = if next == index { "again".to_owned() } else { self.server(next).target.to_string() };

@@ -6,7 +6,7 @@ mod operations;
 pub(crate) use operations::Permit;
 
 use crate::clock::Moment;
-use crate::core::Core;
+use crate::core::{Backoff, Core};
 use crate::error::CallError;
 use crate::facts;
 use crate::lease::{LeaseKey, LeaseState};
@@ -37,6 +37,8 @@ pub(crate) struct Health {
     pub(crate) hangs: bool,
     pub(crate) draining: bool,
     pub(crate) ended: bool,
+    /// When the server may have room for a session, if it refused this one because a quota is used up.
+    pub(crate) room_at: Option<Moment>,
 }
 
 impl Health {
@@ -59,18 +61,20 @@ pub(crate) struct Session {
     /// Both are locked for a few instructions only, never across an await. `outbox` is never locked while `health` is.
     outbox: Mutex<Outbox>,
     health: Mutex<Health>,
+    /// The number of sessions opened before it since one worked.
+    tries: u32,
     /// Why it ended.
-    end: OnceLock<Status>,
+    end: OnceLock<CallError>,
 }
 
 impl Session {
-    pub(crate) fn new(core: Arc<Core>, server: usize, keeper: Arc<Notify>, now: Moment) -> Arc<Self> {
+    pub(crate) fn new(core: Arc<Core>, server: usize, keeper: Arc<Notify>, tries: u32, now: Moment) -> Arc<Self> {
         let (answers, proven, hangs, draining, ended) = (false, false, false, false, false);
-        let health = Health { last_received: now, answers, proven, hangs, draining, ended };
+        let health = Health { last_received: now, answers, proven, hangs, draining, ended, room_at: None };
         let (acquires, releases) = (Arc::new(Semaphore::new(ACQUIRES)), Arc::new(Semaphore::new(RELEASES)));
         let (outbox, health, end) = (Mutex::default(), Mutex::new(health), OnceLock::new());
         let channel = core.servers.channel(server, Lane::Prompt);
-        Arc::new(Self { server, channel, core, keeper, acquires, releases, outbox, health, end })
+        Arc::new(Self { server, channel, core, keeper, acquires, releases, outbox, health, tries, end })
     }
 
     fn outbox(&self) -> MutexGuard<'_, Outbox> {
@@ -127,30 +131,36 @@ impl Session {
     }
 
     /// Ends the outgoing stream. Operations without an answer fail.
-    pub(crate) fn close(&self, status: Status) {
+    pub(crate) fn close(&self, error: CallError) {
+        let room_at = error.is_over_quota().then(|| {
+            let delay = error.retry_delay().unwrap_or_default();
+            Moment::now().plus(Backoff::after(self.tries).next().max(delay))
+        });
         // The first cause is kept.
-        let _ended_before = self.end.set(status);
-        self.change_health(|health| health.ended = true);
+        if self.end.set(error).is_ok() {
+            self.change_health(|health| (health.ended, health.room_at) = (true, room_at));
+        }
         let operations = self.outbox().close();
         self.fail_operations(operations);
     }
 
-    fn ended_with(&self) -> Status {
-        self.end.get().cloned().unwrap_or_else(|| Status::unavailable("the session ended"))
+    fn ended_with(&self) -> CallError {
+        self.end.get().cloned().unwrap_or_else(ended)
     }
 
     /// Opens the session and reads it until it ends. Dropped, it resets the stream; the leases are not affected.
     pub(crate) async fn run(self: Arc<Self>) {
         let _closing = Closing(self.clone());
-        let status = self.read().await;
-        tracing::debug!(server = self.server, %status, "session ended");
-        self.close(status.clone());
-        let error = self.core.servers.explain(self.server, CallError::new(status));
-        self.core.servers.failed(self.server, &error.diagnosis());
+        let error = self.read().await;
+        tracing::debug!(server = self.server, %error, "session ended");
+        self.close(error.clone());
+        let (servers, is_over_quota) = (&self.core.servers, error.is_over_quota());
+        let why = servers.explain(self.server, error).diagnosis();
+        if is_over_quota { servers.refused(self.server, &why) } else { servers.failed(self.server, &why) }
     }
 
     /// Returns why the session ended.
-    async fn read(self: &Arc<Self>) -> Status {
+    async fn read(self: &Arc<Self>) -> CallError {
         let mut client = LockServiceClient::new(self.channel.connection.clone());
         let mut messages = match client.session(Outgoing(self.clone())).await {
             Ok(messages) => {
@@ -161,15 +171,20 @@ impl Session {
                 messages.into_inner()
             }
             // The server refused to open a session and did nothing, so all operations fail with its status.
-            Err(refused) => return refused,
+            Err(refused) => return CallError::new(refused).of_opening(),
         };
         loop {
             match messages.message().await {
                 Ok(Some(response)) => self.receive(response, Moment::now()),
-                Ok(None) => return Status::unavailable("the session ended"),
-                // The status says nothing about earlier operations.
-                Err(status) if CallError::new(status.clone()).is_transient() => return status,
-                Err(status) => return Status::unavailable(format!("the session ended: {status}")),
+                Ok(None) => return ended(),
+                Err(status) => {
+                    let error = CallError::new(status);
+                    if error.is_transient() {
+                        return error;
+                    }
+                    // The status says nothing about earlier operations.
+                    return CallError::new(Status::unavailable(format!("the session ended: {}", error.status())));
+                }
             }
         }
     }
@@ -222,12 +237,17 @@ impl Session {
     }
 }
 
+/// The error of a session that just ended.
+fn ended() -> CallError {
+    CallError::new(Status::unavailable("the session ended"))
+}
+
 /// However the read loop ends, operations do not wait for it.
 struct Closing(Arc<Session>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        self.0.close(Status::unavailable("the session ended"));
+        self.0.close(ended());
         self.0.keeper.notify_one();
     }
 }

@@ -104,3 +104,25 @@ async fn a_lease_that_has_ended_is_lost_and_not_converted_again() {
     }
     assert_eq!((lock.lost().await.cause, sent(&fake).len()), (LossCause::Revoked, 1));
 }
+
+#[tokio::test]
+async fn a_conversion_ends_with_the_validity_of_its_lease() {
+    let fake = Fake::start().await;
+    fake.update(|state| (state.beats, state.renews_leases) = (false, false));
+    fake.on_acquire(|request| {
+        let mut answer = acquired(&request.lock_name);
+        answer.lease.as_mut().unwrap().ttl = fake::wire(Duration::from_millis(300));
+        Do::Answer(answer)
+    });
+    for script in [|| Do::Hang, || Do::Fail(Status::unavailable("away"))] {
+        fake.on_convert(move |_| script());
+        let mut lock = client(&[&fake]).acquire("x").await.unwrap();
+        let Err(ConvertError::Lost(lost)) = lock.try_upgrade().await else { panic!("the lease is over") };
+        assert_eq!(lost.cause, LossCause::Silence);
+        let repeats = sent(&fake).len();
+        assert!(repeats > 0 && !lock.is_valid());
+        // Not a second is over since the lock was acquired: the time for repeats is far longer.
+        assert!(matches!(lock.downgrade().await, Err(ConvertError::Lost(_))));
+        assert_eq!(sent(&fake).len(), repeats);
+    }
+}

@@ -125,6 +125,21 @@ async fn an_unknown_outcome_is_told_and_a_lease_that_has_ended_is_lost() {
 }
 
 #[tokio::test]
+async fn a_description_ends_with_the_validity_of_its_lease() {
+    let fake = Fake::start().await;
+    fake.update(|state| (state.beats, state.renews_leases) = (false, false));
+    fake.on_acquire(|request| {
+        let mut answer = fake::acquired(&request.lock_name);
+        answer.lease.as_mut().unwrap().ttl = fake::wire(Duration::from_millis(300));
+        Do::Answer(answer)
+    });
+    fake.on_describe(|_| Do::Hang);
+    let lock = client(&[&fake]).acquire("x").await.unwrap();
+    let Err(DescribeError::Lost(lost)) = lock.describe().await else { panic!("the lease is over") };
+    assert_eq!((lost.cause, numbers(&fake)), (LossCause::Silence, vec![1]));
+}
+
+#[tokio::test]
 async fn a_leader_describes_its_term() {
     let fake = Fake::start().await;
     describes(&fake);

@@ -96,13 +96,13 @@ class Follow(Generic[RequestT, ResponseT, ItemT]):
         self._calls.servers.failed(self._server)
         if not (failure.is_transient or failure.is_expired):
             raise failure.error()
-        self._stream = self._open()
+        self._stream = self._open(again=True)
         return self._opened_again()
 
-    def _open(self) -> Stream[ResponseT]:
+    def _open(self, again: bool = False) -> Stream[ResponseT]:
         """Opens the stream, and waits for its first message: nothing is missed from then on."""
         calls = self._calls
-        retries = Retries(calls.servers, now(), calls.options.retry_for)
+        retries = Retries(calls.servers, now(), calls.options.retry_for, again)
         while True:
             server = self._server = calls.servers.preferred
             try:

@@ -160,11 +160,18 @@ class FieldViolation:
 
 class Refused(FencepostError):
     """The call was refused, by the server or by this client. Nothing was done: correct the request or the
-    configuration.
+    configuration. With the code ``"RESOURCE_EXHAUSTED"``, repeat it later.
     """
 
-    def __init__(self, code: str, reason: str, message: str, violations: tuple[FieldViolation, ...] = ()) -> None:
-        super().__init__(code, reason, message, violations)
+    def __init__(
+        self,
+        code: str,
+        reason: str,
+        message: str,
+        violations: tuple[FieldViolation, ...] = (),
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(code, reason, message, violations, retry_after)
         self.code = code
         """The name of the gRPC code, such as ``"INVALID_ARGUMENT"``."""
         self.reason = reason
@@ -172,6 +179,9 @@ class Refused(FencepostError):
         self.message = message
         self.violations = violations
         """The fields that break a rule."""
+        self.retry_after = retry_after
+        """How long to wait before a repeat, in seconds, if the server said so: a queue or the server is full
+        (``"QUEUE_FULL"``, ``"SERVER_FULL"``), or your quota on it is used up (``"QUOTA_EXCEEDED"``)."""
 
     def __str__(self) -> str:
         message = self.message or f"the server refused the call with {self.code} and without a message"

@@ -1,6 +1,7 @@
 //! An open session, and whether it is still useful.
 
 use crate::clock::Moment;
+use crate::error::CallError;
 use crate::session::{Health, Session};
 use crate::timing;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ impl Drop for OpenSession {
     fn drop(&mut self) {
         // The transport keeps sending while the outgoing stream is open: dropping the incoming stream does not end the
         // call.
-        self.session.close(Status::unavailable("the session was replaced"));
+        self.session.close(CallError::new(Status::unavailable("the session was replaced")));
         self.task.abort();
     }
 }

@@ -59,7 +59,7 @@ impl Session {
         tokio::select! {
             biased;
             permit = semaphore.clone().acquire_owned() => {
-                permit.map(Permit).map_err(|_| CallError::unsent(self.ended_with()))
+                permit.map(Permit).map_err(|_| self.ended_with().before_sending())
             }
             () = timer => Err(CallError::unsent(Status::deadline_exceeded("too many operations in flight"))),
         }
@@ -101,7 +101,7 @@ impl Session {
         let mut outbox = self.outbox();
         if outbox.is_closed() {
             drop(outbox);
-            let _caller_is_gone = caller.send(Err(CallError::unsent(self.ended_with())));
+            let _caller_is_gone = caller.send(Err(self.ended_with().before_sending()));
             return 0;
         }
         add(&mut outbox, caller)
@@ -187,11 +187,11 @@ impl Session {
     pub(super) fn fail_operations(&self, operations: impl Iterator<Item = InFlight>) {
         self.acquires.close();
         self.releases.close();
-        let status = self.ended_with();
+        let ended = self.ended_with();
         for operation in operations {
             let error = match operation.sent {
-                Some(_) => CallError::new(status.clone()),
-                None => CallError::unsent(status.clone()),
+                Some(_) => ended.clone(),
+                None => ended.clone().before_sending(),
             };
             let _caller_is_gone = operation.caller.send(Err(error));
         }

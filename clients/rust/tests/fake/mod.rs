@@ -110,6 +110,9 @@ pub struct State {
     pub ignores_cancel: bool,
     /// The error with which it refuses sessions.
     pub refuses: Option<Status>,
+    /// The error with which it refuses those who observe, and how often it did.
+    pub refuses_observers: Option<Status>,
+    pub refused_observers: usize,
     /// The id of its store, which it tells each session.
     pub store_id: Option<String>,
     /// Delays the attachment of this lock until [`Fake::catch_up`].
@@ -211,6 +214,8 @@ impl Fake {
             over: false,
             ignores_cancel: false,
             refuses: None,
+            refuses_observers: None,
+            refused_observers: 0,
             store_id: None,
             slow_for: None,
             late: Vec::new(),

@@ -82,7 +82,16 @@ impl v1::lock_service_server::LockService for Fake {
 
     async fn observe(&self, _: Request<v1::ObserveRequest>) -> Result<Response<Self::ObserveStream>, Status> {
         let (to_client, states) = mpsc::channel(8);
-        self.update(|state| state.observers.push(to_client));
+        self.update(|state| match state.refuses_observers.clone() {
+            Some(status) => {
+                state.refused_observers += 1;
+                Err(status)
+            }
+            None => {
+                state.observers.push(to_client);
+                Ok(())
+            }
+        })?;
         Ok(Response::new(ReceiverStream::new(states)))
     }
 

@@ -139,7 +139,7 @@ class Acquire:
         self._operation = None
         self._set_timer(self._until, self._over)
         self._failed(failure)
-        if failure.is_transient or (self._withdrawing and failure.permanent):
+        if failure.is_transient or failure.is_no_room or (self._withdrawing and failure.permanent):
             self._engine.send(self, now)
         else:
             # A refusal says what to correct, also if an earlier transmission may have taken effect.
@@ -234,18 +234,26 @@ class Acquire:
         self._may_be_applied = error.code != "ABORTED" and (error.is_outcome_unknown or self._was_applied)
         if error.is_request_ended and self._chose_id and retried and now < self._wait_until and not self._withdrawing:
             self._restart(now)
-        elif error.is_transient or error.is_session_full:
-            pause = max(timing.retry_pause(self._retries, self._engine.random()), error.retry_delay)
-            self._retries += 1
+            return
+        pause = max(timing.retry_pause(self._retries, self._engine.random()), error.retry_delay)
+        self._retries += 1
+        repeats_until = self._until
+        if error.is_transient or error.is_session_full:
             self._engine.suspect(session, now)
-            if self._campaign is not None and not (self._withdrawing or error.is_draining):
-                self._campaign.trouble(error.error())
-            if now + pause < self._until:
-                self._set_timer(now + pause, self._again)
-            else:
-                self._over(now)
+        elif error.is_over_quota:
+            # Another server has as much for this client. A quota delays a withdrawal, and does not stop it.
+            repeats_until = self._until if self._withdrawing else self._wait_until
         else:
             self._give_up(error.error(), now)
+            return
+        if self._campaign is not None and not (self._withdrawing or error.is_draining):
+            self._campaign.trouble(error.error())
+        if now + pause < repeats_until:
+            self._set_timer(now + pause, self._again)
+        elif error.is_over_quota:
+            self._give_up(error.error(), now)
+        else:
+            self._over(now)
 
     def _failed(self, failure: Failure) -> None:
         self._last = failure
@@ -279,7 +287,8 @@ class Acquire:
 
     def _over(self, now: float) -> None:
         """The time for retries is over."""
-        self._give_up(self._as_known(self._last or self._engine.unreached.failure()), now)
+        is_sent = self._operation is not None or self._call is not None
+        self._give_up(self._as_known(self._engine.unreached.why(self._last, is_sent)), now)
 
     def _as_known(self, failure: Failure) -> FencepostError:
         """Returns the error of the whole request: other transmissions may have taken effect."""

@@ -69,7 +69,8 @@ class Campaign:
             raise error
         if not isinstance(error, Contended):
             self.trouble(error)
-        return self._pause()
+        asked = error.retry_after if isinstance(error, Refused) else None
+        return max(self._pause(), asked or 0.0)
 
     def trouble(self, cause: object) -> None:
         """A try failed, and the campaign goes on. May be called by the engine."""

@@ -139,7 +139,7 @@ class Change:
         if self._call is not None:
             self._may_be_applied = True
             self._last = Failure("DEADLINE_EXCEEDED", "the server did not answer in time")
-        self._finish(self._as_known(self._last or self._engine.unreached.failure()), now)
+        self._finish(self._as_known(self._engine.unreached.why(self._last, self._call is not None)), now)
 
     def _as_known(self, failure: Failure) -> FencepostError:
         """Returns the error of the whole change: other transmissions may have taken effect."""

@@ -56,6 +56,8 @@ class Engine:
         self._tries = 0
         """Sessions opened since one worked."""
         self._has_opened = False
+        self._room_at = 0.0
+        """When the server may have room for a session that it has refused."""
         self._silence = Silence(self)
         self._overdue = Overdue(self)
         self._outbox = Outbox(self._silence.sent)
@@ -272,8 +274,11 @@ class Engine:
             return
         if session is self.current:
             self._tries += not session.answers
-            self._next_server(session)
-        if session.connected and not (failure.permanent or failure.is_final):
+            if not failure.is_over_quota:
+                self._next_server(session)
+            if failure.is_no_room and session.server == self._server:
+                self._room_at = now + failure.retry_delay
+        if session.connected and not (failure.permanent or failure.is_final or failure.is_no_room):
             failure = replace(failure, message=f"{self._names[session.server]}: {failure.message}")
         elif failure.is_transient:
             session.puzzle = failure
@@ -306,9 +311,10 @@ class Engine:
             self.previous = None
         if session is self.current:
             self.current = None
-        failure = (
-            replace(failure, sent=False) if refused else Failure("UNAVAILABLE", failure.message, sent=failure.sent)
-        )
+        if refused or (not session.answers and failure.is_no_room):
+            failure = replace(failure, sent=False)
+        else:
+            failure = Failure("UNAVAILABLE", failure.message, sent=failure.sent)
         for operation in operations:
             if operation.flow is not None:
                 operation.flow.failed(failure, now)
@@ -337,12 +343,12 @@ class Engine:
         usable = self.current is not None and not self.current.draining
         if usable or self._opening is not None or not (self.kept or self.flows):
             return
-        if not self._has_opened:
+        if not self._has_opened and now >= self._room_at:
             self._open(now)
             return
         tries = max(self._tries - self._servers + 1, 0)
         pause = timing.reconnect_pause(tries, self.kept.pace(), random.random())
-        self._opening = self.timers.at(now + pause, self._open_if_needed)
+        self._opening = self.timers.at(max(now + pause, self._room_at), self._open_if_needed)
 
     def _open_if_needed(self, now: float) -> None:
         self._opening = None

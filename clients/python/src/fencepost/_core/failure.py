@@ -19,6 +19,10 @@ _TRANSIENT = frozenset({"UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED"})
 # The reasons of UNAVAILABLE with which a server says that it did nothing.
 _NOTHING_DONE = frozenset({"STORE_UNAVAILABLE", "STORE_OVERLOADED", "TOO_LATE", "REQUEST_TOO_SLOW", "DRAINING"})
 
+# The reasons with which a server has no room for a stream now.
+_OVER_QUOTA = "QUOTA_EXCEEDED"
+_NO_ROOM = frozenset({"SERVER_FULL", "WATCHERS_FULL", _OVER_QUOTA})
+
 # A session that ends so, before any message, would end so again. Other codes are those of a connection that broke.
 _FINAL = frozenset({"INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "FAILED_PRECONDITION"})
 
@@ -82,6 +86,18 @@ class Failure:
         return self.reason == "SESSION_FULL"
 
     @property
+    def is_over_quota(self) -> bool:
+        """Whether the caller has used up its quota on the server, which did nothing. Each server has as much for it, so
+        the call is not repeated on another one: that would only spread what is too much.
+        """
+        return self.reason == _OVER_QUOTA
+
+    @property
+    def is_no_room(self) -> bool:
+        """Whether a server that refuses a stream so may open one later."""
+        return self.reason in _NO_ROOM
+
+    @property
     def is_request_ended(self) -> bool:
         return self.reason == "REQUEST_ENDED"
 
@@ -100,7 +116,7 @@ class Failure:
             unavailable = Unavailable(text, self.reason, self.permanent)
             unavailable.__cause__ = cause
             return unavailable
-        refused = Refused(self.code, self.reason, message, self.violations)
+        refused = Refused(self.code, self.reason, message, self.violations, self.retry_delay or None)
         refused.__cause__ = cause
         return OutcomeUnknown(refused) if self.is_transient else refused
 

@@ -77,7 +77,7 @@ class Release:
         self._not_in_flight()
         self._handle = 0
         self._failed(failure)
-        if failure.is_transient or failure.permanent:
+        if failure.is_transient or failure.is_no_room or failure.permanent:
             if failure.permanent:
                 self._report(None, failure.error())
             self._engine.send(self, now)
@@ -97,7 +97,8 @@ class Release:
         self._report(None, self._unknown())
 
     def _unknown(self) -> OutcomeUnknown:
-        error = (self._last or self._engine.unreached.failure()).after(self._answer).error()
+        why = self._engine.unreached.why(self._last, self._operation is not None)
+        error = why.after(self._answer).error()
         return error if isinstance(error, OutcomeUnknown) else OutcomeUnknown(error)
 
     def _late(self, now: float) -> None:

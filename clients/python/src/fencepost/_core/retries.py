@@ -24,11 +24,12 @@ class Servers:
 
 
 class Retries:
-    """The retries of one call."""
+    """The retries of one call. With ``again`` it opens a stream that was open before, and waits for room."""
 
-    def __init__(self, servers: Servers, now: float, retry_for: float) -> None:
+    def __init__(self, servers: Servers, now: float, retry_for: float, again: bool = False) -> None:
         self._servers = servers
         self._until = now + retry_for
+        self._again = again
         self._tries = 0
         self._unreached = Unreached(servers.names)
         self._answer: Failure | None = None
@@ -47,14 +48,16 @@ class Retries:
 
     def failed(self, server: int, failure: Failure, now: float) -> float:
         """Returns the pause before the next transmission; raises the error if there is none."""
-        if not (failure.is_transient or failure.permanent):
+        waits = self._again and failure.is_no_room
+        if not (failure.is_transient or failure.permanent or waits):
             raise failure.error()
-        self._servers.failed(server)
+        if not failure.is_over_quota:
+            self._servers.failed(server)
         self._unreached.note(server, failure)
         self._answer = failure if failure.reason else self._answer
         pause = max(timing.retry_pause(self._tries, random.random()), failure.retry_delay)
         self._tries += 1
         if self._unreached.is_hopeless or now + pause >= self._until:
-            last = failure if failure.did_nothing else self._unreached.failure()
+            last = failure if failure.did_nothing or waits else self._unreached.failure()
             raise last.after(self._answer).error()
         return pause

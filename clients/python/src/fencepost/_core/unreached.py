@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fencepost._core.failure import Failure, unsent
 
@@ -43,8 +44,23 @@ class Unreached:
         """Whether no server can be called until somebody changes an address or a certificate."""
         return len(self._failures) == len(self._names) and all(it.permanent for it in self._failures.values())
 
+    @property
+    def _no_room(self) -> Failure | None:
+        """The refusal of a server that has no room for a session now."""
+        refusals = [replace(it, sent=False) for it in self._failures.values() if it.is_no_room]
+        return max(refusals, key=lambda it: it.is_over_quota, default=None)
+
+    def why(self, last: Failure | None, is_sent: bool) -> Failure:
+        """Returns why a request has no answer, whose last transmission failed so. If it is not sent, it waits for a
+        session.
+        """
+        no_room = None if is_sent else self._no_room
+        return no_room or last or self.failure()
+
     def failure(self) -> Failure:
         """Returns the failure of a call for which no server could be reached."""
+        if self._no_room is not None:
+            return self._no_room
         failures = [self._failures[it] for it in sorted(self._failures)]
         if not failures:
             return unsent("; ".join(f"{it}: no connection in time" for it in self._names))

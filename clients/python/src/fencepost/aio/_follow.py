@@ -101,13 +101,13 @@ class Follow(Generic[RequestT, ResponseT, ItemT]):
         self._calls.servers.failed(self._server)
         if not (failure.is_transient or failure.is_expired):
             raise failure.error()
-        await self._open()
+        await self._open(again=True)
         return self._opened_again()
 
-    async def _open(self) -> None:
+    async def _open(self, again: bool = False) -> None:
         """Opens the stream, and waits for its first message: nothing is missed from then on."""
         calls = self._calls
-        retries = Retries(calls.servers, now(), calls.options.retry_for)
+        retries = Retries(calls.servers, now(), calls.options.retry_for, again)
         while not self._closed:
             server = self._server = calls.servers.preferred
             try:
