@@ -309,7 +309,7 @@ func (s *session) receive(response *pb.SessionResponse, now clock.Moment) {
 		s.detached(message.Detached, now)
 	case *pb.SessionResponse_Wanted:
 		if attachment := s.outbox.attached[message.Wanted.GetHandle()]; attachment != nil {
-			attachment.lease.toldWanted()
+			attachment.lease.toldWanted(lockMode(message.Wanted.GetMode()))
 		}
 		proof = false
 	case *pb.SessionResponse_Draining:
