@@ -68,6 +68,7 @@ class DescriptionTest {
       assertEquals("still me", lock.holder());
       LockEvent event = events.take();
       assertEquals("CHANGED still me " + lock.token(), event.kind() + " " + event.holder() + " " + event.token());
+      assertEquals(LockMode.EXCLUSIVE, event.mode());
       assertEquals(2, lock.describe(Map.of()));
       assertEquals("still me {} 2", shown(other.get("seen")));
       String large = "x".repeat(Facts.METADATA_BYTES_MAX);
