@@ -84,6 +84,8 @@ func whyDone(ctx context.Context) error {
 // A request that could not reach the servers for too long may have ended: they gave up its queue position, or the lease
 // that it was granted is over before the answer arrived. It holds nothing, so a wait that has time left continues as a
 // request with a new id, unless the caller chose the id.
+//
+// One that is above the quota of the caller is repeated on the same server until the wait is over.
 type attempts struct {
 	client  *Client
 	request *pb.AcquireRequest
@@ -221,6 +223,7 @@ func (a *attempts) failed(op *operation, failed *failure) error {
 	if failed.unsent {
 		a.request.Attempt-- // the number was not used
 	}
+	until := a.bound.until
 	switch {
 	case failed.code == codes.Aborted && failed.reason == "REQUEST_ENDED":
 		// The outcome of the request, whichever transmission caused it.
@@ -236,6 +239,12 @@ func (a *attempts) failed(op *operation, failed *failure) error {
 		if failed.isAnswer() {
 			a.answer = failed
 		}
+	case failed.isOverQuota():
+		a.contact(clock.Now())
+		until = a.waitUntil
+		if a.options.onOverQuota != nil {
+			a.options.onOverQuota(failed.public(a.request.GetLockName()))
+		}
 	case failed.reason == "SESSION_FULL":
 	case a.shorten(op, failed):
 		return nil
@@ -244,7 +253,7 @@ func (a *attempts) failed(op *operation, failed *failure) error {
 		return a.end(failed)
 	}
 	pause := a.pauses.next(failed.retryAfter)
-	if a.bound.until.Sub(clock.Now()) <= pause {
+	if until.Sub(clock.Now()) <= pause {
 		return a.end(failed)
 	}
 	if err := a.bound.pause(pause); err != nil {

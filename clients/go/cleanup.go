@@ -80,7 +80,8 @@ func (c *Client) withdraw(request *pb.AcquireRequest) {
 			return
 		}
 		pause := pauses.next(failed.retryAfter)
-		if !failed.isTransient() && failed.reason != "OVERTAKEN" || b.until.Sub(clock.Now()) <= pause {
+		mayPass := failed.isTransient() || failed.isOverQuota() || failed.reason == "OVERTAKEN"
+		if !mayPass || b.until.Sub(clock.Now()) <= pause {
 			c.events.gaveUp(request.GetLockName(), failed)
 			return
 		}

@@ -13,23 +13,26 @@ import (
 
 // Describe replaces what others see of the lock: its metadata, all of it, and its label unless holder is empty. The
 // leader of an election tells its address so, and a job its progress. [Client.Observe] and [Client.Get] show it at
-// once. Nothing else of the lock changes.
+// once. Nothing else of the lock changes. It returns the number of the description, which others see as
+// [LockHolder.Description].
 //
 // Errors: a [*LostError] or [ErrReleased] if the lock has ended; a [*RefusedError] (INVALID_FIELD, NOT_ALL_SERVERS;
 // DESCRIPTION_OUTDATED if another process that has the same lease by its request id described it meanwhile); an
 // [*OutcomeUnknownError] if no server has answered within 10 s, or ctx was done before that. Describe again after it: a
 // late copy of an earlier description replaces no later one.
-func (l *Lock) Describe(ctx context.Context, metadata map[string]string, holder string) error {
+func (l *Lock) Describe(ctx context.Context, metadata map[string]string, holder string) (uint64, error) {
 	defer runtime.KeepAlive(l)
 	if err := checkTexts(l.lease.name, "", holder, metadata); err != nil {
-		return err
+		return 0, err
 	}
 	return l.owner.describe(ctx, l.lease, metadata, holder)
 }
 
-func (c *Client) describe(ctx context.Context, held *lease, metadata map[string]string, holder string) error {
+func (c *Client) describe(
+	ctx context.Context, held *lease, metadata map[string]string, holder string,
+) (uint64, error) {
 	if err := held.beginChange(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	defer held.endChange()
 	request := &pb.DescribeRequest{
@@ -48,22 +51,22 @@ func (c *Client) describe(ctx context.Context, held *lease, metadata map[string]
 	}
 	answer, err := change(ctx, c, held, describe)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	switch answer.GetOutcome() {
 	case pb.DescribeResponse_OUTCOME_DESCRIBED:
 		held.described(answer.GetNumber(), holder)
-		return nil
+		return answer.GetNumber(), nil
 	case pb.DescribeResponse_OUTCOME_OUTDATED:
 		held.described(answer.GetNumber(), "")
-		return &RefusedError{
+		return 0, &RefusedError{
 			Name: held.name, Code: codes.Aborted, Reason: "DESCRIPTION_OUTDATED",
 			Message: fmt.Sprintf("another process described %s meanwhile, with number %d", held.name, answer.GetNumber()),
 		}
 	case pb.DescribeResponse_OUTCOME_LOST:
-		return c.toldLost(held, held.lost(answer.GetEnd(), answer.GetSuccessorToken()))
+		return 0, c.toldLost(held, held.lost(answer.GetEnd(), answer.GetSuccessorToken()))
 	default:
-		return unknownAnswer("a description").public(held.name)
+		return 0, unknownAnswer("a description").public(held.name)
 	}
 }
 

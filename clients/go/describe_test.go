@@ -18,6 +18,20 @@ import (
 	"github.com/fencepost/fencepost-go/fenceposttest"
 )
 
+// describe describes a lock, and returns the number of the description.
+func describe(t *testing.T, lock *fencepost.Lock, metadata map[string]string, holder string) uint64 {
+	t.Helper()
+	number, err := lock.Describe(testContext(t), metadata, holder)
+	must(t, err)
+	return number
+}
+
+// refusedDescription is the error of a description.
+func refusedDescription(ctx context.Context, lock *fencepost.Lock, metadata map[string]string, holder string) error {
+	_, err := lock.Describe(ctx, metadata, holder)
+	return err
+}
+
 // at is metadata that a holder shows.
 func at(address string) map[string]string { return map[string]string{"address": address} }
 
@@ -45,9 +59,11 @@ func TestADescriptionReplacesWhatOthersSee(t *testing.T) {
 	watch, err := other.Watch(ctx, "orders/42")
 	must(t, err)
 	defer watch.Close()
-	must(t, lock.Describe(ctx, at("b"), ""))
+	if number := describe(t, lock, at("b"), ""); number != 1 {
+		t.Fatalf("got %d", number)
+	}
 	shows(t, other, "orders/42", "worker", at("b"), 1)
-	must(t, lock.Describe(ctx, nil, "worker: 50 %"))
+	describe(t, lock, nil, "worker: 50 %")
 	shows(t, other, "orders/42", "worker: 50 %", nil, 2)
 	for _, holder := range []string{"worker", "worker: 50 %"} {
 		event, err := watch.Next()
@@ -65,7 +81,7 @@ func TestALeaderDescribesItself(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, fenceposttest.Start(t).Address)
 	must(t, client.Lead(testContext(t), "scheduler", func(ctx context.Context, lock *fencepost.Lock) error {
-		must(t, lock.Describe(ctx, at("10.0.0.7:80"), ""))
+		describe(t, lock, at("10.0.0.7:80"), "")
 		shows(t, client, "scheduler", t.Name(), at("10.0.0.7:80"), 1)
 		return nil
 	}))
@@ -81,7 +97,7 @@ func TestALostAnswerToADescriptionIsAskedForAgain(t *testing.T) {
 		return err
 	}
 	lock := acquire(t, newClient(t, front.address), "orders/42")
-	must(t, lock.Describe(testContext(t), at("a"), ""))
+	describe(t, lock, at("a"), "")
 	shows(t, newClient(t, server.Address), "orders/42", t.Name(), at("a"), 1)
 }
 
@@ -96,11 +112,11 @@ func TestADescriptionAfterAnUnknownOneHasAHigherNumber(t *testing.T) {
 		cancel()
 		return status.Error(codes.Unavailable, "lost")
 	}
-	if err := lock.Describe(ctx, at("a"), ""); !errors.Is(err, fencepost.ErrOutcomeUnknown) {
+	if err := refusedDescription(ctx, lock, at("a"), ""); !errors.Is(err, fencepost.ErrOutcomeUnknown) {
 		t.Fatalf("got %v", err)
 	}
 	front.changed = nil
-	must(t, lock.Describe(testContext(t), at("b"), ""))
+	describe(t, lock, at("b"), "")
 	shows(t, newClient(t, server.Address), "orders/42", t.Name(), at("b"), 2)
 }
 
@@ -111,17 +127,17 @@ func TestALeaseIsHandedOverWithItsDescriptions(t *testing.T) {
 	client, other := newClient(t, server.Address), newClient(t, server.Address)
 	id, ctx := fencepost.WithRequestID(uuid.NewString()), testContext(t)
 	before := acquire(t, client, "orders/42", id)
-	must(t, before.Describe(ctx, at("a"), ""))
+	describe(t, before, at("a"), "")
 	after := acquire(t, other, "orders/42", id)
-	must(t, after.Describe(ctx, at("b"), ""))
-	must(t, after.Describe(ctx, at("c"), ""))
+	describe(t, after, at("b"), "")
+	describe(t, after, at("c"), "")
 	shows(t, other, "orders/42", t.Name(), at("c"), 3)
-	refused := as[*fencepost.RefusedError](t, before.Describe(ctx, at("d"), ""))
+	refused := as[*fencepost.RefusedError](t, refusedDescription(ctx, before, at("d"), ""))
 	if refused.Code != codes.Aborted || refused.Reason != "DESCRIPTION_OUTDATED" {
 		t.Fatal(refused)
 	}
 	shows(t, other, "orders/42", t.Name(), at("c"), 3)
-	must(t, before.Describe(ctx, at("e"), ""))
+	describe(t, before, at("e"), "")
 	shows(t, other, "orders/42", t.Name(), at("e"), 4)
 }
 
@@ -140,13 +156,13 @@ func TestALockThatHasEndedIsNotDescribed(t *testing.T) {
 	lock, released := acquire(t, client, "orders/42"), acquire(t, client, "orders/43")
 	must(t, server.Lose("orders/42"))
 	for range 2 { // only the answer tells of the loss
-		err := lock.Describe(ctx, nil, "")
+		err := refusedDescription(ctx, lock, nil, "")
 		if loss := as[*fencepost.LostError](t, err); loss.Reason != fencepost.LossRevoked || !errors.Is(lock.Err(), loss) {
 			t.Fatalf("got %v, and then %v", err, lock.Err())
 		}
 	}
 	must(t, released.Release(ctx))
-	if err := released.Describe(ctx, nil, ""); !errors.Is(err, fencepost.ErrReleased) {
+	if err := refusedDescription(ctx, released, nil, ""); !errors.Is(err, fencepost.ErrReleased) {
 		t.Fatalf("got %v", err)
 	}
 	if calls != 1 {
@@ -159,14 +175,14 @@ func TestADescriptionHasTheBoundsOfTheRequest(t *testing.T) {
 	client, ctx := newClient(t, fenceposttest.Start(t).Address), testContext(t)
 	lock := acquire(t, client, "orders/42")
 	for field, err := range map[string]error{
-		"metadata":         lock.Describe(ctx, at(string(make([]byte, 5000))), ""),
-		"metadata, binary": lock.Describe(ctx, at("\xff"), ""),
-		"holder":           lock.Describe(ctx, nil, string(make([]byte, 300))),
+		"metadata":         refusedDescription(ctx, lock, at(string(make([]byte, 5000))), ""),
+		"metadata, binary": refusedDescription(ctx, lock, at("\xff"), ""),
+		"holder":           refusedDescription(ctx, lock, nil, string(make([]byte, 300))),
 	} {
 		refused := as[*fencepost.RefusedError](t, err)
 		if refused.Reason != "INVALID_FIELD" || refused.Violations[0].Field != field[:len(refused.Violations[0].Field)] {
 			t.Errorf("%s: got %v", field, refused)
 		}
 	}
-	must(t, lock.Describe(ctx, at("a"), ""))
+	describe(t, lock, at("a"), "")
 }

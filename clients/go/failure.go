@@ -28,12 +28,17 @@ type failure struct {
 	unsent bool
 	// hopeless is whether no server can be reached before somebody changes an address, a certificate or a server.
 	hopeless bool
+	// noRoom is whether a server had no room for the stream, and has read nothing of it.
+	noRoom bool
 	// earlier is what a server answered to an earlier transmission, if this one got no answer.
 	earlier *failure
 }
 
 // nothingDone are the reasons of transient errors with which a server says that it did nothing.
 var nothingDone = []string{"STORE_UNAVAILABLE", "STORE_OVERLOADED", "TOO_LATE", "REQUEST_TOO_SLOW", "DRAINING"}
+
+// noRoomReasons are those with which a server refuses a stream that it may open later.
+var noRoomReasons = []string{"QUOTA_EXCEEDED", "SERVER_FULL", "WATCHERS_FULL"}
 
 func (f *failure) Error() string {
 	if f.earlier != nil {
@@ -133,9 +138,26 @@ func (f *failure) isTransient() bool {
 	case codes.Unimplemented:
 		// Another server may be the right one.
 		return f.found != nil && !f.hopeless
+	case codes.ResourceExhausted:
+		return f.noRoom
 	default:
 		return false
 	}
+}
+
+// ofStream is the same failure, of a stream on which nothing has arrived.
+func (f *failure) ofStream() *failure {
+	if f.code != codes.ResourceExhausted || !slices.Contains(noRoomReasons, f.reason) {
+		return f
+	}
+	refused := *f
+	refused.noRoom, refused.unsent = true, true
+	return &refused
+}
+
+// isOverQuota reports whether the quota of the caller is used up. Each server has as much: another one is no help.
+func (f *failure) isOverQuota() bool {
+	return f.code == codes.ResourceExhausted && f.reason == "QUOTA_EXCEEDED"
 }
 
 // mayHaveEffect reports whether the call may have taken effect.
@@ -166,7 +188,7 @@ func (f *failure) violates(field string) bool {
 
 // public is the error of a call that had no effect.
 func (f *failure) public(name string) error {
-	if f.isTransient() || f.code == codes.Unavailable {
+	if f.isTransient() && !f.noRoom || f.code == codes.Unavailable {
 		return &UnavailableError{
 			Name: name, Reason: f.reason, Message: f.Error(), RetryAfter: f.retryAfter, answer: f.Unwrap(),
 			hopeless: f.hopeless,

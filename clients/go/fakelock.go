@@ -56,13 +56,14 @@ func (nobody) startRelease(held *lease, end error) {
 	})
 }
 
-func (nobody) describe(ctx context.Context, held *lease, _ map[string]string, holder string) error {
+func (nobody) describe(ctx context.Context, held *lease, _ map[string]string, holder string) (uint64, error) {
 	if err := held.beginChange(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	defer held.endChange()
-	held.described(0, holder)
-	return nil
+	number := max(held.description, 1)
+	held.described(number, holder)
+	return number, nil
 }
 
 func (nobody) convert(ctx context.Context, held *lease, mode pb.LockMode) (bool, error) {

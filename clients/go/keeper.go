@@ -84,7 +84,7 @@ func (c *Client) check(now clock.Moment) (time.Duration, bool) {
 	if c.due == 0 {
 		c.due = now
 		if current != nil {
-			c.due = now.Add(randomPart(reconnectPause(c.shortest, c.tries/c.servers.count())))
+			c.due = max(now.Add(randomPart(reconnectPause(c.shortest, c.tries/c.servers.count()))), current.reopenAt)
 		}
 	}
 	if now < c.due {
@@ -102,6 +102,8 @@ func (c *Client) leave(current *session, now clock.Moment, stuck bool) {
 	silence := now.Sub(current.lastReceived).Round(time.Millisecond)
 	found := &finding{text: fmt.Sprintf(": nothing has arrived for %v", silence)}
 	switch {
+	case current.refused != nil && current.refused.isOverQuota():
+		return
 	case current.ended || current.draining:
 		c.servers.failed(current.server)
 		return
@@ -174,6 +176,26 @@ func (c *Client) open(now clock.Moment) {
 	if worse != nil {
 		worse.end(unavailable("the session was replaced"))
 	}
+}
+
+// goBack leaves a session that was refused. The quota may count the previous one: that goes on, or makes room.
+func (c *Client) goBack(refused *session, now clock.Moment) {
+	previous := c.previous
+	if refused != c.current || previous == nil || previous.server != refused.server {
+		return
+	}
+	c.previous = nil
+	if !previous.works() || previous.draining || previous.isSilent(now, previous.pace(now)) {
+		previous.end(unavailable("the session was replaced"))
+		return
+	}
+	c.current = previous
+	for held := range c.leases {
+		if !held.attachments.single {
+			previous.outbox.attach(held, now) // again: the refused session has higher attempt numbers
+		}
+	}
+	previous.notify() // it carries all operations from now on
 }
 
 // retirePrevious ends the previous session when it is no longer needed.

@@ -86,7 +86,7 @@ func newElector(
 		rule := fmt.Sprintf("cannot be %s: an election has one leader at a time", e.options.modeName())
 		return nil, invalid(name, "mode", rule)
 	}
-	e.options.untilDone = true
+	e.options.untilDone, e.options.onOverQuota = true, e.tell
 	tell := e.options.onPosition
 	e.options.onPosition = func(ahead int) {
 		e.answered()
@@ -95,6 +95,14 @@ func newElector(
 		}
 	}
 	return e, nil
+}
+
+// tell tells the logger of an outage, once.
+func (e *elector) tell(err error) {
+	if !e.isOut {
+		e.isOut = true
+		e.client.events.campaignFails(e.name, err)
+	}
 }
 
 // campaign waits for the lock, over all errors that pass.
@@ -108,10 +116,7 @@ func (e *elector) campaign(ctx context.Context) (*Lock, error) {
 		if !mayPass(err) || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			return nil, err
 		}
-		if !e.isOut {
-			e.isOut = true
-			e.client.events.campaignFails(e.name, err)
-		}
+		e.tell(err)
 		if err := e.pause(ctx, err); err != nil {
 			return nil, err
 		}

@@ -35,6 +35,8 @@ type lease struct {
 	// wanted is closed when somebody waits for the lock, of which the server told.
 	wanted     chan struct{}
 	wantedOnce sync.Once
+	// wantedMode is the mode that is waited for, set before wanted is closed.
+	wantedMode LockMode
 	// permits are those of a semaphore, and slot is that of one permit; otherwise 0.
 	permits, slot uint32
 	// onAtRisk is called, on a goroutine of its own, each time that renewals begin to fail.

@@ -31,7 +31,7 @@ type Lock struct {
 type owner interface {
 	startRelease(held *lease, end error)
 	convert(ctx context.Context, held *lease, mode pb.LockMode) (bool, error)
-	describe(ctx context.Context, held *lease, metadata map[string]string, holder string) error
+	describe(ctx context.Context, held *lease, metadata map[string]string, holder string) (uint64, error)
 }
 
 // Name is the name of the lock.

@@ -103,7 +103,7 @@ func (o *observer) pause(ctx context.Context, failed *failure) error {
 		return doneError(o.name, ctx, failed, o.answered)
 	case o.client.closing.Err() != nil:
 		return ErrClosed
-	case !failed.isTransient() && failed.reason != "WATCHERS_FULL":
+	case !failed.isTransient():
 		return failed.after(o.answered).public(o.name)
 	}
 	b := bound{ctx: ctx, stop: o.client.closing.Done()}

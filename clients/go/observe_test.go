@@ -48,7 +48,7 @@ func TestAnObserverSeesEachState(t *testing.T) {
 	if held := next(); held.Holders[0].Token != lock.Token() || held.Holders[0].Shared {
 		t.Fatalf("got %+v", held)
 	}
-	must(t, lock.Describe(ctx, at("a"), ""))
+	describe(t, lock, at("a"), "")
 	if described := next(); described.Holders[0].Metadata["address"] != "a" || described.Holders[0].Description != 1 {
 		t.Fatalf("got %+v", described)
 	}

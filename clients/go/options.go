@@ -47,6 +47,8 @@ type acquireOptions struct {
 	maxWaiters uint32
 	onAtRisk   func()
 	onPosition func(int)
+	// onOverQuota is told of each refusal by a quota that is repeated.
+	onOverQuota func(error)
 	// tellWhenWanted is whether [Lock.Wanted] is to be told.
 	tellWhenWanted bool
 }

@@ -37,6 +37,10 @@ type session struct {
 	// suspect is whether an operation got no answer in time while nothing else arrived.
 	suspect         bool
 	draining, ended bool
+	// refused is why the server had no room for the session; nil if it did not say so. The next one is opened at
+	// reopenAt at the earliest.
+	refused  *failure
+	reopenAt clock.Moment
 
 	outbox outbox
 }
@@ -127,7 +131,12 @@ func (s *session) run() {
 	failed, answers := s.read()
 	s.client.mu.Lock()
 	defer s.client.mu.Unlock()
-	if !answers && !failed.isTransient() && failed.isFinalForSession() {
+	if !answers {
+		failed = failed.ofStream()
+	}
+	if failed.noRoom {
+		s.refused, s.reopenAt = failed, clock.Now().Add(failed.retryAfter)
+	} else if !answers && !failed.isTransient() && failed.isFinalForSession() {
 		// The server refused the session and did nothing. The next session would be refused as well.
 		failed.unsent = true
 		for _, op := range s.client.pending.drain() {
@@ -140,9 +149,14 @@ func (s *session) run() {
 	// If the client has ended it, the server is not the cause.
 	if !s.ended {
 		s.client.lastFailure = failed
-		s.client.moveOn(s.server, failed, known && !answers)
+		if !failed.isOverQuota() {
+			s.client.moveOn(s.server, failed, known && !answers)
+		}
 	}
 	s.end(failed)
+	if failed.noRoom {
+		s.client.goBack(s, clock.Now())
+	}
 }
 
 // read returns why the session ended, and whether any message had arrived.
@@ -295,7 +309,7 @@ func (s *session) receive(response *pb.SessionResponse, now clock.Moment) {
 		s.detached(message.Detached, now)
 	case *pb.SessionResponse_Wanted:
 		if attachment := s.outbox.attached[message.Wanted.GetHandle()]; attachment != nil {
-			attachment.lease.toldWanted()
+			attachment.lease.toldWanted(lockMode(message.Wanted.GetMode()))
 		}
 		proof = false
 	case *pb.SessionResponse_Draining:

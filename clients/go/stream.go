@@ -53,7 +53,11 @@ func openStream[M any](
 	if err == nil || !late.Stop() {
 		err = status.Error(codes.DeadlineExceeded, "no answer in time")
 	}
-	return nil, nil, c.callFailed(ctx, connection, err)
+	failed = c.callFailed(ctx, connection, err).ofStream()
+	if failed.noRoom && !failed.isOverQuota() {
+		c.servers.failed(server)
+	}
+	return nil, nil, failed
 }
 
 // next waits for the next message. A failure has ended the stream.

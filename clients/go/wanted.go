@@ -20,5 +20,19 @@ func (l *Lock) IsWanted() bool {
 	}
 }
 
-// toldWanted records that somebody waits. Servers tell it for each attachment anew.
-func (l *lease) toldWanted() { l.wantedOnce.Do(func() { close(l.wanted) }) }
+// WantedMode is the mode that is waited for, once [Lock.Wanted] is closed, and empty until then. A holder for whom a
+// shared lock is enough can let in a reader with [Lock.Downgrade].
+func (l *Lock) WantedMode() LockMode {
+	if !l.IsWanted() {
+		return ""
+	}
+	return l.lease.wantedMode
+}
+
+// toldWanted records that somebody waits. Servers tell it for each attachment anew; the first time counts.
+func (l *lease) toldWanted(mode LockMode) {
+	l.wantedOnce.Do(func() {
+		l.wantedMode = mode
+		close(l.wanted)
+	})
+}

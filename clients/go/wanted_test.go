@@ -17,12 +17,12 @@ func TestAHolderIsToldWhenItsLockIsWanted(t *testing.T) {
 	tell := fencepost.WithTellWhenWanted()
 	lock := acquire(t, client, "orders/42", tell, fencepost.WithShared())
 	reader := acquire(t, client, "orders/42", fencepost.WithShared())
-	if lock.IsWanted() {
+	if lock.IsWanted() || lock.WantedMode() != "" {
 		t.Fatal("nobody waits")
 	}
 	next := acquiring(t, other, tell)
 	within(t, lock.Wanted())
-	if !lock.IsWanted() || reader.IsWanted() || !lock.Valid() {
+	if !lock.IsWanted() || lock.WantedMode() != fencepost.ModeExclusive || reader.IsWanted() || !lock.Valid() {
 		t.Fatalf("wanted: %v, the reader that did not ask: %v", lock.IsWanted(), reader.IsWanted())
 	}
 	// The grant tells of one that waits already.
@@ -47,5 +47,8 @@ func TestAHolderMayBeToldTwice(t *testing.T) {
 		front.deliver(t, &pb.SessionResponse{Message: &pb.SessionResponse_Wanted{Wanted: wanted}})
 	}
 	within(t, lock.Wanted())
+	if lock.WantedMode() != fencepost.ModeShared {
+		t.Fatalf("got %q", lock.WantedMode())
+	}
 	must(t, lock.Release(testContext(t)))
 }

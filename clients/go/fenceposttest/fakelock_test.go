@@ -80,11 +80,12 @@ func TestAFakeLockIsConverted(t *testing.T) {
 
 func TestAFakeLockIsDescribed(t *testing.T) {
 	fake := fenceposttest.NewFakeLock("orders/42", 7)
-	if err := fake.Describe(t.Context(), nil, "worker"); err != nil || fake.Holder() != "worker" || fake.IsWanted() {
-		t.Fatalf("got %q, %v", fake.Holder(), err)
+	number, err := fake.Describe(t.Context(), nil, "worker")
+	if err != nil || number != 1 || fake.Holder() != "worker" || fake.IsWanted() {
+		t.Fatalf("got %d, %q, %v", number, fake.Holder(), err)
 	}
 	fake.Lose()
-	if err := fake.Describe(t.Context(), nil, ""); !errors.Is(err, fencepost.ErrLost) {
+	if _, err := fake.Describe(t.Context(), nil, ""); !errors.Is(err, fencepost.ErrLost) {
 		t.Fatalf("got %v", err)
 	}
 }

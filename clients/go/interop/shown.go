@@ -38,29 +38,13 @@ func (d *driver) convert(r request) (answer, error) {
 	return answer{"converted": converted, "token": lock.Token(), "mode": lock.Mode()}, err
 }
 
-// describe reads the number of the description from the lock: the client does not tell it.
 func (d *driver) describe(r request) (answer, error) {
 	lock, err := d.lock(r)
 	if err != nil {
 		return nil, err
 	}
-	if err := lock.Describe(context.Background(), r.Metadata, r.Holder); err != nil {
-		return nil, err
-	}
-	client, err := d.connected()
-	if err != nil {
-		return nil, err
-	}
-	info, err := client.Get(context.Background(), lock.Name())
-	if err != nil {
-		return nil, err
-	}
-	for _, holder := range info.Holders {
-		if holder.GrantID == lock.GrantID() {
-			return answer{"number": holder.Description}, nil
-		}
-	}
-	return nil, fmt.Errorf("%w: %s is not held any more", errBadRequest, lock.Name())
+	number, err := lock.Describe(context.Background(), r.Metadata, r.Holder)
+	return answer{"number": number}, err
 }
 
 func (d *driver) observe(r request) (answer, error) {

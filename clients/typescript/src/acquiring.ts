@@ -8,6 +8,8 @@
  * A request that could not reach the servers for too long may have ended: they gave up its queue position, or a lease
  * that it was granted is over before the answer arrived. It holds nothing, so a wait that has time left continues as a
  * request with a new id, unless the caller chose the id.
+ *
+ * One that is above the caller's quota is repeated on the same server until the wait is over.
  */
 import { cancelled, mayBeApplied, withdraw } from "./cleanup.js";
 import { now } from "./clock.js";
@@ -37,6 +39,8 @@ export class Acquiring {
   readonly #until: number;
   /** Transmissions with the current request id. */
   #transmissions = 0;
+  /** Whether one before the last may have been delivered, and was not refused for want of room. */
+  #isRepeat = false;
   /** Whether the last one was to wait. */
   #waits = false;
   /** Whether the session had no room for another lease. */
@@ -63,13 +67,15 @@ export class Acquiring {
 
   /** Resolves with a lease that is valid, and renewed from now on. */
   async run(): Promise<Lease> {
-    let retries = new Retries(this.#core.servers, this.#until);
+    const begin = () => new Retries(this.#core.servers, this.#until, "caller", this.#waitUntil);
+    let retries = begin();
     for (;;) {
       const { server, outcome } = await this.#transmit();
       this.#isFull = outcome instanceof Failure && outcome.isSessionFull;
       if (outcome instanceof Failure) {
         if (!this.#hasEnded(outcome)) {
           await this.#pause(retries, server, outcome);
+          this.#isRepeat ||= !outcome.isOverQuota && !outcome.isStreamRefused;
           continue;
         }
       } else {
@@ -79,7 +85,8 @@ export class Acquiring {
       }
       this.#request = restarted(this.#request);
       this.#transmissions = 0;
-      retries = new Retries(this.#core.servers, this.#until);
+      this.#isRepeat = false;
+      retries = begin();
     }
   }
 
@@ -95,7 +102,7 @@ export class Acquiring {
     const sent = transmit(this.#core, value, options);
     const outcome = await within(sent.outcome, undefined, stop);
     if (outcome !== undefined) return { server: sent.server, outcome };
-    this.#core.inBackground(cancelled(this.#core, sent, this.#request, this.#transmissions));
+    this.#core.inBackground(cancelled(this.#core, sent, this.#request, this.#transmissions, this.#isRepeat));
     throw stop.reason;
   }
 
@@ -106,7 +113,7 @@ export class Acquiring {
     const final = await retries.failed(server, failure, stop);
     if (final === undefined && !stop.aborted) return;
     const known = (final ?? failure).afterSending(retries.mayBeApplied);
-    if (mayBeApplied(known, this.#transmissions > 1)) {
+    if (mayBeApplied(known, this.#isRepeat)) {
       this.#core.inBackground(withdraw(this.#core, this.#request, this.#transmissions + 1));
     }
     stop.throwIfAborted();

@@ -15,12 +15,18 @@ import { type Request, transmission } from "./request.js";
 import { Retries } from "./retries.js";
 import { transmit, type Transmission } from "./transmission.js";
 
-/** Cancels the acquire that is in flight, the given attempt of its request. */
-export async function cancelled(core: Core, sent: Transmission, request: Request, attempt: number): Promise<void> {
+/** Cancels the acquire that is in flight, the given attempt. `isRepeat`: an earlier one may have been delivered. */
+export async function cancelled(
+  core: Core,
+  sent: Transmission,
+  request: Request,
+  attempt: number,
+  isRepeat: boolean,
+): Promise<void> {
   sent.cancel();
   const outcome = await sent.outcome;
   if (!(outcome instanceof Failure)) await discard(core, outcome);
-  else if (mayBeApplied(outcome, attempt > 1)) await withdraw(core, request, attempt + 1);
+  else if (mayBeApplied(outcome, isRepeat)) await withdraw(core, request, attempt + 1);
 }
 
 /** Withdraws a request that may be queued or granted. */

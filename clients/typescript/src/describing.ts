@@ -12,16 +12,17 @@ import { DescribeResponse_Outcome as Outcome } from "./gen/fencepost/v1/lock_pb.
 import type { Lease } from "./lease.js";
 import { leased, lost } from "./leased.js";
 
+/** Resolves with the number of the description. */
 export async function describe(
   core: Core,
   lease: Lease,
   metadata: Readonly<Record<string, string>>,
   holder: string | undefined,
-): Promise<void> {
+): Promise<number> {
   checkMetadata(metadata);
   if (holder !== undefined) checkText("holder", holder);
   const described = { metadata: { ...metadata }, ...(holder !== undefined && { holder }) };
-  await leased(core, lease, async (ask) => {
+  return leased(core, lease, async (ask) => {
     if (lease.description !== undefined) lease.description += 1;
     // 0 stands for the one after the last, which may be that of another process.
     const number = lease.description ?? 0;
@@ -31,7 +32,7 @@ export async function describe(
       case Outcome.DESCRIBED:
         lease.description = Number(answer.number);
         if (holder !== undefined) lease.holder = holder;
-        return;
+        return lease.description;
       case Outcome.OUTDATED: {
         lease.description = Number(answer.number);
         const newer = `description ${String(answer.number)}, which another process sent, is newer`;

@@ -27,6 +27,9 @@ const NOTHING_DONE: ReadonlySet<string> = new Set([
   "DRAINING",
 ]);
 
+/** The reasons with which a server refuses a stream that it may open later. */
+const NO_ROOM: ReadonlySet<string> = new Set(["QUOTA_EXCEEDED", "SERVER_FULL", "WATCHERS_FULL"]);
+
 interface Details {
   reason?: string;
   violations?: readonly FieldViolation[];
@@ -34,6 +37,7 @@ interface Details {
   isLasting?: boolean;
   diagnosis?: string;
   isRepeat?: boolean;
+  isStreamRefused?: boolean;
 }
 
 export class Failure {
@@ -49,6 +53,8 @@ export class Failure {
   readonly isLasting: boolean;
   /** The message without the server's address. */
   readonly diagnosis: string;
+  /** Whether the server has no room for the stream now, and has read nothing of it. */
+  readonly isStreamRefused: boolean;
   /** Whether an earlier transmission of the request may have been delivered. */
   readonly #isRepeat: boolean;
   readonly cause: unknown;
@@ -62,6 +68,7 @@ export class Failure {
     this.retryDelay = details.retryDelay ?? 0;
     this.isLasting = details.isLasting ?? false;
     this.diagnosis = details.diagnosis ?? message;
+    this.isStreamRefused = details.isStreamRefused ?? false;
     this.#isRepeat = details.isRepeat ?? false;
     this.cause = cause;
   }
@@ -131,6 +138,17 @@ export class Failure {
     return (answered[0] ?? last).with({ message, isLasting: failures.every(({ isLasting }) => isLasting) });
   }
 
+  /** The same failure, of a stream on which nothing has arrived. */
+  ofStream(): Failure {
+    const hasNoRoom = this.code === Code.ResourceExhausted && NO_ROOM.has(this.reason ?? "");
+    return hasNoRoom ? this.with({ sent: false, isStreamRefused: true }) : this;
+  }
+
+  /** The same failure, when so many milliseconds are left until a retry. */
+  withDelay(retryDelay: number): Failure {
+    return this.with({ retryDelay });
+  }
+
   /** The same failure, of a request that an earlier transmission may have delivered. */
   afterSending(sent: boolean): Failure {
     return sent && !this.isOutcomeUnknown ? this.with({ sent, isRepeat: true }) : this;
@@ -146,11 +164,18 @@ export class Failure {
   }
 
   private with(changed: Partial<Pick<Failure, "message" | "sent" | "isLasting" | "cause">> & Details): Failure {
-    const { code, message, sent, reason, violations, retryDelay, diagnosis } = this;
+    const { code, message, sent, reason, violations, diagnosis } = this;
     const cause = changed.cause ?? this.cause;
     const isRepeat = changed.isRepeat ?? this.#isRepeat;
-    const isLasting = changed.isLasting ?? this.isLasting;
-    const details = { ...(reason !== undefined && { reason }), violations, retryDelay, isLasting, diagnosis, isRepeat };
+    const details = {
+      ...(reason !== undefined && { reason }),
+      violations,
+      retryDelay: changed.retryDelay ?? this.retryDelay,
+      isLasting: changed.isLasting ?? this.isLasting,
+      diagnosis,
+      isRepeat,
+      isStreamRefused: changed.isStreamRefused ?? this.isStreamRefused,
+    };
     return new Failure(code, changed.message ?? message, changed.sent ?? sent, details, cause);
   }
 
@@ -182,6 +207,11 @@ export class Failure {
   /** Whether the session had too many operations or leases, and did nothing. */
   get isSessionFull(): boolean {
     return this.code === Code.ResourceExhausted && this.reason === "SESSION_FULL";
+  }
+
+  /** Whether the caller's quota is used up. Each server has as much: another one is no help. */
+  get isOverQuota(): boolean {
+    return this.code === Code.ResourceExhausted && this.reason === "QUOTA_EXCEEDED";
   }
 
   /** Whether time was over before the request could be sent. */

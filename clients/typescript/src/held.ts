@@ -114,7 +114,7 @@ export class HeldLock implements Lock {
     return traced(() => convert(this.#core, this.#lease, "exclusive"));
   }
 
-  describe(metadata: Readonly<Record<string, string>>, holder?: string): Promise<void> {
+  describe(metadata: Readonly<Record<string, string>>, holder?: string): Promise<number> {
     return traced(() => describe(this.#core, this.#lease, metadata, holder));
   }
 

@@ -123,7 +123,7 @@ export class Keeper {
       return tick;
     }
     const pause = current === undefined ? 0 : timing.pause(shortest, this.#tries) * Math.random();
-    this.#due ??= at + pause;
+    this.#due ??= Math.max(at + pause, current?.reopenAt ?? 0);
     if (at < this.#due) return Math.min(tick, this.#due - at);
     if (current) this.#servers.failed(current.server, whyReplaced(current));
     this.#open(at);
@@ -169,9 +169,24 @@ export class Keeper {
     },
     failed: (session, failure): void => {
       this.#servers.failed(session.server, failure);
+      if (session === this.#current && failure.isStreamRefused) this.#goBack(session, now());
       if (session === this.#current || session === this.#previous) this.#checkWithin(0);
     },
   };
+
+  /** The current session was refused. The quota may count the previous one: that goes on, or makes room. */
+  #goBack(refused: Session, at: number): void {
+    const previous = this.#previous;
+    if (previous?.server !== refused.server) return;
+    this.#previous = undefined;
+    if (!previous.works || previous.isDraining || this.#isSilent(previous, at, previous.pace)) {
+      this.#end(previous);
+      return;
+    }
+    this.#current = previous;
+    // Again, since the refused session has higher attempt numbers for all.
+    for (const lease of this.#leases) if (lease.onStream) previous.attach(lease, at);
+  }
 
   /** The current session, if operations should use it rather than a new one. */
   #usable(at: number): Session | undefined {
@@ -179,7 +194,8 @@ export class Keeper {
     if (session === undefined) return undefined;
     const recently = (then: number | undefined, ms: number) => then !== undefined && at - then < ms;
     if (session.hasEnded || session.isDraining) {
-      return recently(this.#openedAt, timing.SESSION_INTERVAL_MIN_MS) ? session : undefined;
+      const isTooSoon = recently(this.#openedAt, timing.SESSION_INTERVAL_MIN_MS) || at < session.reopenAt;
+      return isTooSoon ? session : undefined;
     }
     if (session.server === this.#servers.preferred || recently(this.#movedAt, timing.MOVE_INTERVAL_MIN_MS)) {
       return session;

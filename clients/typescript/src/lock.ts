@@ -113,13 +113,14 @@ export interface Lock extends AsyncDisposable {
 
   /**
    * Replaces what others see of the holder: all of its metadata, and its label if one is given. The leader of an
-   * election tells its address so, and a job its progress. Those who observe the lock see it at once.
+   * election tells its address so, and a job its progress. Those who observe the lock see it at once. Resolves with the
+   * number of the description, which they see as `description`.
    *
    * @throws LockLost if the lock is not held
    * @throws Refused with the reason `OUTDATED` if another process that knows the lease described it meanwhile
    * @throws OutcomeUnknown if no answer arrived in time, Unavailable if nothing was done: describe it again
    */
-  describe(metadata: Readonly<Record<string, string>>, holder?: string): Promise<void>;
+  describe(metadata: Readonly<Record<string, string>>, holder?: string): Promise<number>;
 
   /**
    * Releases the lock. Stop the work that it protects before: another holder may get it at any moment. Calling it again

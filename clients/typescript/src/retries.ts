@@ -8,6 +8,7 @@ import { sleep } from "./timers.js";
 export class Retries {
   readonly #servers: Servers;
   readonly #until: number;
+  readonly #quotaUntil: number;
   readonly #isPatient: boolean;
   /** The last failures of the servers that were tried. */
   readonly #failures = new Map<number, Failure>();
@@ -15,10 +16,19 @@ export class Retries {
   #mayBeApplied = false;
   #answer: Failure | undefined;
 
-  /** Retries end at `until`. While a caller waits, they also end when no server could ever be called. */
-  constructor(servers: Servers, until: number, waits: "caller" | "nobody" = "caller") {
+  /**
+   * Retries end at `until`. While a caller waits, they also end when no server could ever be called. What a quota
+   * refuses is repeated until `quotaUntil`: by default at once final for a caller.
+   */
+  constructor(
+    servers: Servers,
+    until: number,
+    waits: "caller" | "nobody" = "caller",
+    quotaUntil = waits === "nobody" ? until : 0,
+  ) {
     this.#servers = servers;
     this.#until = until;
+    this.#quotaUntil = quotaUntil;
     this.#isPatient = waits === "nobody";
   }
 
@@ -38,7 +48,8 @@ export class Retries {
    */
   async failed(server: number, failure: Failure, signal?: AbortSignal): Promise<Failure | undefined> {
     const known = this.#servers.explain(server, failure);
-    const isFinal = !known.isTransient && !known.isLasting && !known.isSessionFull;
+    const hasNoRoom = known.isSessionFull || known.isStreamRefused || known.isOverQuota;
+    const isFinal = !known.isTransient && !known.isLasting && !hasNoRoom;
     if (isFinal) return known.afterSending(this.#mayBeApplied);
     this.#mayBeApplied ||= known.isOutcomeUnknown;
     if (!known.isSessionFull) {
@@ -48,7 +59,8 @@ export class Retries {
     }
     const pause = Math.max(backoff(this.#tries), failure.retryDelay);
     this.#tries += 1;
-    if (this.#isHopeless || now() + pause >= this.#until) return this.#final(known);
+    const until = known.isOverQuota && !known.isStreamRefused ? this.#quotaUntil : this.#until;
+    if (this.#isHopeless || now() + pause >= until) return this.#final(known);
     await sleep(pause, signal);
     return undefined;
   }
@@ -60,7 +72,7 @@ export class Retries {
 
   /** With an unknown outcome, the last failure is the cause; otherwise each server has one. Tells the last answer. */
   #final(last: Failure): Failure {
-    const known = last.isSessionFull || this.#mayBeApplied;
+    const known = last.isSessionFull || last.isOverQuota || this.#mayBeApplied;
     const inOrder = [...this.#failures].sort(([a], [b]) => a - b).map(([, failure]) => failure);
     const final = known ? last : Failure.ofAll(inOrder, last);
     return final.afterAnswer(this.#answer).afterSending(this.#mayBeApplied);

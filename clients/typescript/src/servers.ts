@@ -44,9 +44,10 @@ export class Servers {
     return this.#addresses.map(({ text }) => text);
   }
 
-  /** Moves on from a server that failed, unless another call has done so already. */
+  /** Moves on from a server that failed, unless another call has done so already. A used-up quota is no failure. */
   failed(index: number, failure: Failure): void {
     if (!failure.sent && !failure.isUnsentInTime) this.#troubles[index] = failure;
+    if (failure.isOverQuota) return;
     if (index === this.#preferred) this.#preferred = (index + 1) % this.count;
     if (this.#failing.has(index)) return;
     this.#failing.add(index);

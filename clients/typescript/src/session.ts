@@ -40,6 +40,7 @@ export class Session implements Carrier {
   #proven = false;
   #draining = false;
   #end: Failure | undefined;
+  #endedAt = 0;
 
   constructor(server: number, connection: Connection, listener: SessionListener, now: number) {
     this.server = server;
@@ -68,6 +69,11 @@ export class Session implements Carrier {
 
   get hasEnded(): boolean {
     return this.#end !== undefined;
+  }
+
+  /** When the next session may be opened, if its server had no room for this one. */
+  get reopenAt(): number {
+    return this.#end?.isStreamRefused === true ? this.#endedAt + this.#end.retryDelay : 0;
   }
 
   /** Whether it has kept a lease alive and has not ended. */
@@ -120,13 +126,19 @@ export class Session implements Carrier {
   /** Queues an operation. `lease` is the attached lease that a release ends. */
   start(operation: Operation, lease?: Lease): void {
     if (this.#end !== undefined) {
-      operation.settle(this.#end.sent ? Failure.local(this.#end.message, false, this.#end.cause) : this.#end);
+      operation.settle(this.#afterEnd(this.#end));
       return;
     }
     if (operation.isAcquire) this.#outbox.acquire(operation);
     else this.#outbox.release(operation, lease);
     operation.queued(this);
     this.#wake?.();
+  }
+
+  /** The failure of an operation that came too late. */
+  #afterEnd(end: Failure): Failure {
+    if (end.isStreamRefused) return end.withDelay(Math.max(this.reopenAt - now(), 0));
+    return end.sent ? Failure.local(end.message, false, end.cause) : end;
   }
 
   /** Opens the session and reads it until it ends. Never rejects. */
@@ -161,6 +173,7 @@ export class Session implements Carrier {
   close(failure: Failure): void {
     if (this.#end !== undefined) return;
     this.#end = failure;
+    this.#endedAt = now();
     const operations = this.#outbox.close();
     this.#wake?.();
     this.#stop.abort();
@@ -186,8 +199,9 @@ export class Session implements Carrier {
       }
     } catch (error) {
       const failure = Failure.of(error, true, address.text);
+      if (!this.#answers) return failure.ofStream();
       // What ends a session that has answered says nothing about earlier operations.
-      if (!this.#answers || (failure.isTransient && !failure.isLasting)) return failure;
+      if (failure.isTransient && !failure.isLasting) return failure;
       return Failure.local(failure.message, true, failure.cause);
     }
     return Failure.local(`${address.text}: the session ended`, true);

@@ -61,7 +61,7 @@ async function* reopened<T>(
           }
           failure = Failure.local(`${connection.address.text}: the stream ended`, false);
         } catch (error) {
-          failure = Failure.of(error, false, connection.address.text);
+          failure = Failure.of(error, false, connection.address.text).ofStream();
         } finally {
           // The end of the iteration alone would leave the stream open.
           ended.abort();

@@ -27,9 +27,9 @@ void test("others see what a holder says of itself", async (t) => {
   const lock = await hold(t, client.lock("a", { holder: "job", metadata: { done: "0 %", host: "b" } }));
   const { token } = lock;
   assert.deepEqual(await seen(other, "a"), ["job", { done: "0 %", host: "b" }, 0]);
-  await lock.describe({ done: "50 %" });
+  assert.equal(await lock.describe({ done: "50 %" }), 1);
   assert.deepEqual(await seen(other, "a"), ["job", { done: "50 %" }, 1]);
-  await lock.describe({}, "job of b");
+  assert.equal(await lock.describe({}, "job of b"), 2);
   assert.deepEqual([await seen(other, "a"), lock.holder], [["job of b", {}, 2], "job of b"]);
   assert.deepEqual([lock.token, lock.valid()], [token, true]);
   const told: unknown[] = [];

@@ -106,7 +106,7 @@ for (const [kind, make] of Object.entries(KINDS)) {
     const { lock, lose } = await make(t);
     await lock.describe({ at: "10.0.0.7" });
     assert.equal(lock.holder, "fake");
-    await lock.describe({}, "leader");
+    assert.equal(await lock.describe({}, "leader"), 2);
     assert.equal(lock.holder, "leader");
     await assert.rejects(lock.describe({ at: 7 as unknown as string }), TypeError);
     await lose();

@@ -51,6 +51,7 @@ export class FakeLock implements Lock {
   /** What the code under test has described it with. */
   metadata: Readonly<Record<string, string>> = {};
   #holder: string;
+  #descriptions = 0;
   #token: number;
   #mode: "exclusive" | "shared";
   readonly wanted: AbortSignal;
@@ -139,11 +140,13 @@ export class FakeLock implements Lock {
   }
 
   // eslint-disable-next-line @typescript-eslint/require-await -- it rejects if it throws
-  async describe(metadata: Readonly<Record<string, string>>, holder?: string): Promise<void> {
+  async describe(metadata: Readonly<Record<string, string>>, holder?: string): Promise<number> {
     checkMetadata(metadata);
     this.throwIfLost();
     this.metadata = { ...metadata };
     this.#holder = holder ?? this.#holder;
+    this.#descriptions += 1;
+    return this.#descriptions;
   }
 
   release(): Promise<Released> {

@@ -15,7 +15,7 @@ import {
   type SessionRequest,
   type SessionResponseSchema,
 } from "../../src/gen/fencepost/v1/lock_pb.js";
-import { ErrorInfoSchema } from "../../src/gen/google/rpc/error_details_pb.js";
+import { ErrorInfoSchema, RetryInfoSchema } from "../../src/gen/google/rpc/error_details_pb.js";
 import { duration } from "../../src/wire.js";
 import { after } from "./index.js";
 
@@ -30,6 +30,8 @@ export type Calls = Partial<Omit<ServiceImpl<typeof LockService>, "session">>;
 /** Answers what the client sends. Releases are done by default, and what has no answer here is not answered. */
 export interface Script {
   acquire(message: Message<"acquire">): Answer;
+  /** Called when a session opens. It may throw the error that refuses it. */
+  opens?(): void;
   renew?(message: Message<"renew">): Answer;
   attach?(message: Message<"attach">): Answer;
   release?(message: Message<"release">): Answer;
@@ -62,6 +64,7 @@ export async function scripted(t: TestContext, script: Script): Promise<string> 
       router.service(LockService, {
         ...script.calls,
         async *session(requests) {
+          script.opens?.();
           for await (const { operation, message } of requests) {
             for (const [n, each] of answer(message).entries()) {
               if (each === "end") return;
@@ -92,8 +95,11 @@ export function granted(lockName: string, token: number, left: number): Response
   return { message: { case: "acquire", value: { outcome: Outcome.ACQUIRED, lease } } };
 }
 
-/** The error of an operation. */
-export function failed(code: number, reason: string): Response {
-  const details = [anyPack(ErrorInfoSchema, create(ErrorInfoSchema, { domain: ERROR_DOMAIN, reason }))];
+/** The error of an operation, which may be repeated after so many milliseconds. */
+export function failed(code: number, reason: string, delay = 0): Response {
+  const details = [
+    anyPack(ErrorInfoSchema, create(ErrorInfoSchema, { domain: ERROR_DOMAIN, reason })),
+    anyPack(RetryInfoSchema, create(RetryInfoSchema, { retryDelay: duration(delay) })),
+  ];
   return { message: { case: "error", value: { code, message: "as the test asked for", details } } };
 }

@@ -17,6 +17,8 @@ import java.util.concurrent.CompletableFuture;
  * <p>An acquire whose caller is gone goes on as a cleanup: it is cancelled on its session and, if the grant came first,
  * the lease is released. Without an answer, a further attempt that does not wait either withdraws the request from the
  * queue or returns the lease, which is then released.
+ *
+ * <p>One that is above the quota of the caller is repeated on the same server until the wait is over.
  */
 final class AcquireOperation extends Operation {
   final CompletableFuture<HeldLock> result = new CompletableFuture<>();
@@ -188,6 +190,14 @@ final class AcquireOperation extends Operation {
         fail(new TimedOutException(request.getLockName(), List.of(), null, null, 0));
       } else {
         fail(failure.exception());
+      }
+      return;
+    }
+    if (failure.isOverQuota()) {
+      if (cleanup && !maybeApplied) {
+        fail(failure.exception()); // there is nothing to withdraw
+      } else {
+        keeper.repeat(this, failure, cleanup ? until : Math.min(until, waitUntil));
       }
       return;
     }

@@ -138,10 +138,11 @@ final class Calls {
 
   /**
    * Moves on from a server that failed, unless another call has done so already. A connection without an answer is
-   * replaced: it may be one that the network has dropped, or the files of TLS may have changed. Calls on it go on.
+   * replaced: it may be one that the network has dropped, or the files of TLS may have changed. Calls on it go on. What
+   * is above a quota is repeated on the same server.
    */
   void failed(int server, Connection connection, Failure failure) {
-    if (failure.movesOn()) {
+    if (failure.movesOn() && !failure.isOverQuota()) {
       preferred.compareAndSet(server, servers.after(server));
       servers.failed(server, failure);
     }

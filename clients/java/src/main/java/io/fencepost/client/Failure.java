@@ -119,6 +119,11 @@ record Failure(
     return isTransient() || permanent;
   }
 
+  /** Whether the quota of the caller is used up. Each server has as much: another one is no help. */
+  boolean isOverQuota() {
+    return code == Status.Code.RESOURCE_EXHAUSTED && is("QUOTA_EXCEEDED");
+  }
+
   /** Whether the server says that the call had no effect. */
   boolean hadNoEffect() {
     return !isTransient() || code == Status.Code.RESOURCE_EXHAUSTED || NOTHING_DONE.contains(reason);

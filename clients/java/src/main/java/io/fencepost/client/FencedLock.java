@@ -85,6 +85,7 @@ public interface FencedLock extends AutoCloseable {
    * description or conversion of the lock.
    *
    * @param metadata the metadata; all keys and values together have at most 4 KiB
+   * @return the number of the description, which others see as {@link HolderInfo#description()}
    * @throws LockLostException if the lock is lost or released
    * @throws RefusedException if the server refuses it; with the reason {@code OUTDATED} if another process, which knows
    *     the lease, has described it since
@@ -92,15 +93,16 @@ public interface FencedLock extends AutoCloseable {
    * @throws OutcomeUnknownException if no server answered
    * @throws WaitInterruptedException if the thread is interrupted; the outcome is unknown then, too
    */
-  void describe(Map<String, String> metadata);
+  long describe(Map<String, String> metadata);
 
   /**
    * Replaces the metadata and the label that others see; see {@link #describe(Map)}.
    *
    * @param metadata the metadata
    * @param holder the label: at most 256 bytes of UTF-8 without control characters
+   * @return the number of the description
    */
-  void describe(Map<String, String> metadata, String holder);
+  long describe(Map<String, String> metadata, String holder);
 
   /**
    * The public id of the grant. Store it with the token.

@@ -56,13 +56,13 @@ final class HeldLock implements FencedLock {
   }
 
   @Override
-  public void describe(Map<String, String> metadata) {
-    calls.describe(FencepostClient.notNull(metadata, "metadata"), null);
+  public long describe(Map<String, String> metadata) {
+    return calls.describe(FencepostClient.notNull(metadata, "metadata"), null);
   }
 
   @Override
-  public void describe(Map<String, String> metadata, String holder) {
-    calls.describe(FencepostClient.notNull(metadata, "metadata"), FencepostClient.notNull(holder, "holder"));
+  public long describe(Map<String, String> metadata, String holder) {
+    return calls.describe(FencepostClient.notNull(metadata, "metadata"), FencepostClient.notNull(holder, "holder"));
   }
 
   @Override

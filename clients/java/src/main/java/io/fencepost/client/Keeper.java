@@ -211,13 +211,18 @@ final class Keeper {
 
   /** Queues a failed operation again, after a pause, unless its time is over. */
   void repeat(Operation operation, Failure failure) {
+    repeat(operation, failure, operation.until);
+  }
+
+  /** The same, if the pause ends before {@code until}. */
+  void repeat(Operation operation, Failure failure, long until) {
     if (failure.isAnswer()) {
       operation.answer = failure;
     }
     long now = now();
     boolean elsewhere = failure.is("DRAINING") && sessions.hasOther();
     long pause = Math.max(Timing.retryPause(operation.failures++), elsewhere ? 0 : failure.retryDelay());
-    if (now + pause >= operation.until) {
+    if (now + pause >= until) {
       operation.gaveUp(failure.after(operation.answer));
       return;
     }

@@ -107,6 +107,28 @@ public final class LeadRequest {
   }
 
   /**
+   * A label of what acquires locks one after another, and waits for one while it leads; see {@link LockRequest#owner}.
+   *
+   * @param owner at most 128 bytes of UTF-8 without control characters
+   * @return this request
+   */
+  public LeadRequest owner(String owner) {
+    request.owner(owner);
+    return this;
+  }
+
+  /**
+   * Lets the lock of the leader tell when another candidate waits ({@link FencedLock#onWanted}); see {@link
+   * LockRequest#tellWhenWanted}.
+   *
+   * @return this request
+   */
+  public LeadRequest tellWhenWanted() {
+    request.tellWhenWanted();
+    return this;
+  }
+
+  /**
    * Leads with a body, term after term, until it ends while it leads.
    *
    * @param body the work of the leader, which ends when its thread is interrupted

@@ -52,8 +52,8 @@ final class LeaseCalls {
     }
   }
 
-  /** Replaces the metadata and, unless it is null, the label. */
-  void describe(Map<String, String> metadata, String holder) {
+  /** Replaces the metadata and, unless it is null, the label. Returns the number of the description. */
+  long describe(Map<String, String> metadata, String holder) {
     DescribeRequest.Builder request = DescribeRequest.newBuilder().setLockName(lease.name).setLeaseId(lease.id);
     metadata.forEach((key, value) -> request.putMetadata(
         LockRequest.encodable(key, "metadata key"), LockRequest.encodable(value, "metadata value")));
@@ -78,6 +78,7 @@ final class LeaseCalls {
       }
       check.run();
       lease.holder = holder == null ? lease.holder : holder;
+      return answer.getNumber();
     } finally {
       turn.unlock();
     }

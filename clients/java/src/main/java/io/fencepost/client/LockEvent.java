@@ -11,9 +11,18 @@ package io.fencepost.client;
  * @param reason why a lease was revoked; empty otherwise
  * @param missed the lowest possible number of events that were lost; 0 if it is not known
  * @param identity the verified identity of the holder, as in {@link HolderInfo}
+ * @param mode the mode of the lease from now on, with {@link Kind#CHANGED}; null otherwise
  */
 public record LockEvent(
-    Kind kind, String name, String holder, String grantId, long token, String reason, long missed, String identity) {
+    Kind kind,
+    String name,
+    String holder,
+    String grantId,
+    long token,
+    String reason,
+    long missed,
+    String identity,
+    LockMode mode) {
   /** What happened. */
   public enum Kind {
     /** A lease was granted. */

@@ -182,7 +182,9 @@ final class Sessions {
   }
 
   private void failed(Session session, Failure failure, long now) {
-    servers.failed(session.server, failure);
+    if (!failure.isOverQuota()) {
+      servers.failed(session.server, failure);
+    }
     end(session, failure, now);
   }
 
@@ -193,8 +195,7 @@ final class Sessions {
     } else if (session == current) {
       current = null;
       troubles.add(session.server, failure);
-      preferred = servers.after(preferred);
-      due = now + pause();
+      notRenewing(session.server, failure, now);
     }
     for (Operation operation : unanswered) {
       operation.session = null;
@@ -204,6 +205,30 @@ final class Sessions {
     if (!session.open) {
       notOpened(failure);
     }
+  }
+
+  /** The current session is over. Decides where and when the next one is opened. */
+  private void notRenewing(int server, Failure failure, long now) {
+    boolean stays = failure.isOverQuota();
+    preferred = stays ? server : servers.after(preferred);
+    boolean full = failure.code() == Status.Code.RESOURCE_EXHAUSTED && (stays || !hasOther());
+    due = now + Math.max(pause(), full ? failure.retryDelay() : 0);
+    if (stays && previous != null && previous.server == server) {
+      goBack(now);
+    }
+  }
+
+  /** The quota may count the previous session: that goes on, or makes room. */
+  private void goBack(long now) {
+    Session session = previous;
+    if (session.draining || isSilent(session, now, false)) {
+      end(session, Failure.local(Status.Code.UNAVAILABLE, "the session was replaced"), now);
+      return;
+    }
+    previous = null;
+    current = session;
+    // Again, since the refused session has higher attempt numbers.
+    leases.onStream().forEach(lease -> session.attach(lease, now));
   }
 
   /** A refusal that will be repeated by every attempt ends the operations that wait. */

@@ -114,10 +114,10 @@ final class Subscription<Q, A> {
 
   private void failed(int server, Failure failure) {
     troubles.add(server, failure);
-    // After the start, a server that is full or drains is only a reason to try again, and so are old credentials.
+    // A server that is full or drains is only a reason to try again, and so are old credentials after the start.
     boolean expired = started.isDone() && failure.is(Failure.EXPIRED);
     boolean goesOn = expired || (failure.movesOn() && !troubles.isHopeless(calls.servers()));
-    if (goesOn && (started.isDone() || !failure.is("WATCHERS_FULL"))) {
+    if (goesOn) {
       threads.later(this::open, Math.max(Timing.retryPause(failures++), failure.retryDelay()));
     } else {
       end(troubles.with(failure).exception());

@@ -57,11 +57,12 @@ public final class Watch implements AutoCloseable {
         };
     if (event.getKind() == WatchResponse.Kind.KIND_STARTED) {
       if (!subscription.works()) {
-        deliver(new LockEvent(LockEvent.Kind.MISSED, "", "", "", 0, "", 0, "")); // the time without a connection
+        deliver(new LockEvent(LockEvent.Kind.MISSED, "", "", "", 0, "", 0, "", null)); // the time without a connection
       }
     } else if (kind != null) {
       deliver(new LockEvent(kind, event.getLockName(), event.getHolder(), event.getGrantId(), event.getFencingToken(),
-          event.getReason(), event.getMissed(), event.getIdentity()));
+          event.getReason(), event.getMissed(), event.getIdentity(),
+          kind == LockEvent.Kind.CHANGED ? Wire.mode(event.getMode()) : null));
     }
   }
 

@@ -60,7 +60,7 @@ class DescriptionTest {
     try (FencedLock lock = client.acquire("seen").holder("me").metadata("done", "0").get();
         Watch watch = other.watch("seen", events::add)) {
       watch.started().toCompletableFuture().get();
-      lock.describe(Map.of("done", "50", "of", "100"), "still me");
+      assertEquals(1, lock.describe(Map.of("done", "50", "of", "100"), "still me"));
       HolderInfo holder = other.get("seen").holders().get(0);
       assertEquals("still me", holder.holder());
       assertEquals(Map.of("done", "50", "of", "100"), holder.metadata());
@@ -68,7 +68,8 @@ class DescriptionTest {
       assertEquals("still me", lock.holder());
       LockEvent event = events.take();
       assertEquals("CHANGED still me " + lock.token(), event.kind() + " " + event.holder() + " " + event.token());
-      lock.describe(Map.of());
+      assertEquals(LockMode.EXCLUSIVE, event.mode());
+      assertEquals(2, lock.describe(Map.of()));
       assertEquals("still me {} 2", shown(other.get("seen")));
       String large = "x".repeat(Facts.METADATA_BYTES_MAX);
       RefusedException refused = assertThrows(RefusedException.class, () -> lock.describe(Map.of("key", large)));

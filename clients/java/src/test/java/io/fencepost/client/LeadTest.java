@@ -97,11 +97,16 @@ class LeadTest {
   @Test
   void optionsAreThoseOfALock() {
     client.lead("options").ttl(Duration.ofSeconds(7)).maxHold(Duration.ofSeconds(60)).holder("me").metadata("a", "b")
+        .owner("worker").tellWhenWanted()
         .minHold(Duration.ofSeconds(40)).lockDelay(Duration.ofSeconds(20)).run(lock -> {
           HolderInfo holder = other.get("options").holders().get(0);
           assertEquals(Duration.ofSeconds(7), holder.ttl());
           assertEquals("me", holder.holder());
           assertEquals("b", holder.metadata().get("a"));
+          assertEquals("worker", holder.owner());
+          var waiting = other.acquire("options").waitFor(Duration.ofSeconds(60)).getAsync();
+          Await.until(lock::isWanted);
+          waiting.cancel(false);
         });
     LockDelay delay = assertThrows(ContendedException.class, other.acquire("options")::get).delay();
     assertEquals("me", delay.holder(), "minHold outlasts the release");

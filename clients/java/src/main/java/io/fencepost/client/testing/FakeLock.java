@@ -32,6 +32,7 @@ public final class FakeLock implements FencedLock {
   private final CompletableFuture<LockMode> wanted = new CompletableFuture<>();
   private volatile String holder = "fake-holder";
   private volatile Map<String, String> metadata = Map.of();
+  private long descriptions;
   private volatile boolean released;
 
   /**
@@ -105,15 +106,16 @@ public final class FakeLock implements FencedLock {
   }
 
   @Override
-  public void describe(Map<String, String> metadata) {
-    describe(metadata, holder);
+  public long describe(Map<String, String> metadata) {
+    return describe(metadata, holder);
   }
 
   @Override
-  public void describe(Map<String, String> metadata, String holder) {
+  public synchronized long describe(Map<String, String> metadata, String holder) {
     check();
     this.metadata = Map.copyOf(metadata);
     this.holder = Objects.requireNonNull(holder, "holder must not be null");
+    return ++descriptions;
   }
 
   /**
