@@ -90,12 +90,21 @@ fn commands_send_the_token_of_a_file() {
 fn a_file_without_a_token_is_named() {
     let folder = Folder::new();
     let server = Server::start();
-    for (text, said) in [("", "is empty"), (" \n", "is empty"), ("two words", "has several words")] {
+    for (text, said) in [
+        ("", "is empty: write the token alone into it"),
+        ("s3c\ns3c", "has several lines: write the token alone into it"),
+        ("Bearer s3c", "begins with the word Bearer, which is sent anyway: write the token alone into it"),
+    ] {
         let file = folder.write("token", text);
-        server.run(&["get", "a", "--credentials", &file]).expect(64).says(said).says("--credentials");
+        let by_option = server.run(&["get", "a", "--credentials", &file]).expect(64);
+        let by_option = by_option.says(&format!("--credentials: {file} {said}"));
+        let by_variable = server.command(&["get", "a"]).env("FENCEPOST_CREDENTIALS", &file).output().unwrap();
+        let err = String::from_utf8(by_variable.stderr).unwrap();
+        assert!(err.contains(&format!("FENCEPOST_CREDENTIALS: {file} {said}")) && err.lines().count() == 1, "{err}");
+        assert!(!by_option.err.contains("s3c") && !err.contains("s3c"), "{err}");
     }
     let none = folder.path("none").display().to_string();
-    server.run(&["get", "a", "--credentials", &none]).expect(64).says("cannot be read");
+    server.run(&["get", "a", "--credentials", &none]).expect(64).says("does not exist");
     let file = folder.write("token", "secret");
     server.run(&["get", "a", "--credentials", &file]).expect(0);
     let plain = run(&["get", "a", "--credentials", &file, "--server", "192.0.2.1:7420"]).expect(64);
