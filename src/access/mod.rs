@@ -69,6 +69,11 @@ pub enum Reload {
     Refused(AccessError),
 }
 
+/// Checks that a text can be the name of a token.
+pub fn check_name(name: &str) -> Result<(), String> {
+    file::Text::try_from(name.to_owned()).map(drop)
+}
+
 /// Reads and checks a file.
 pub fn load(path: &Path) -> Result<Policy, AccessError> {
     let (file, contents) = Contents::read(path)?;

@@ -87,6 +87,23 @@ fn commands_send_the_token_of_a_file() {
 }
 
 #[test]
+fn a_token_has_a_name_that_the_access_file_accepts() {
+    let folder = Folder::new();
+    let longest = "x".repeat(512);
+    for bad in ["", &format!("{longest}x"), "a\nb", "a\u{1b}[31m", "\u{7f}"] {
+        let refused =
+            run(&["token", "new", bad]).expect(2).says("must have 1 to 512 bytes, none of them control characters");
+        assert!(refused.out.is_empty(), "{refused:?}");
+    }
+    for fine in [&longest, "k8s:ns/pod \"*\" é"] {
+        let made = run(&["token", "new", fine]).expect(0);
+        let (_, entry) = made.out.split_once("\n\n").unwrap();
+        let file = folder.write("access.toml", &format!("mode = \"enforce\"\n{entry}{RULES}"));
+        run(&["access", "check", "--file", &file, "--as", "app", "read", "app/1"]).expect(0);
+    }
+}
+
+#[test]
 fn a_file_without_a_token_is_named() {
     let folder = Folder::new();
     let server = Server::start();
