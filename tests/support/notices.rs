@@ -42,6 +42,12 @@ impl Notices for NoNotices {
 
     fn event(&self, _: Event) {}
 
+    fn is_audited(&self) -> bool {
+        false
+    }
+
+    fn audit(&self, _: AuditNote) {}
+
     fn hints_lost(&self) {}
 
     fn events_lost(&self) {}

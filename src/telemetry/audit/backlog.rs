@@ -1,7 +1,7 @@
 //! The lines that wait to be written: how many there are, and what becomes of them at the end.
 
 use parking_lot::{Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The lines that are not written yet.
 #[derive(Debug, Default)]
@@ -66,9 +66,8 @@ impl Backlog {
 
     /// Waits until all lines are written, but not longer than this, and gives the rest up. Returns how many these are.
     pub(super) fn finish(&self, timeout: Duration) -> u64 {
-        let until = Instant::now() + timeout;
         let mut lines = self.lines.lock();
-        while lines.waiting > 0 && !self.changed.wait_until(&mut lines, until).timed_out() {}
+        self.changed.wait_while_for(&mut lines, |lines| lines.waiting > 0, timeout);
         lines.given_up = true;
         std::mem::take(&mut lines.waiting)
     }

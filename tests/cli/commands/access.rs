@@ -13,8 +13,9 @@ use std::{
     path::PathBuf,
     process::Command,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
+use tokio::time::Instant;
 
 /// A folder with files.
 struct Folder(tempfile::TempDir);

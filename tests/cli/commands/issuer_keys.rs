@@ -69,7 +69,9 @@ impl Folder {
 
     /// A file of this name with a token of this issuer.
     fn token(&self, name: &str, issuer: &Issuer) -> String {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        // The time of the system, which is that of a new file.
+        let now = tempfile::tempfile().unwrap().metadata().unwrap().modified().unwrap();
+        let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
         let claims = json!({"iss": "https://issuer.example", "aud": "fencepost", "sub": "app", "exp": now + 600});
         self.write(name, &issuer.token("ES256", &claims)).display().to_string()
     }
