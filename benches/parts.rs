@@ -218,7 +218,7 @@ fn access_rules(criterion: &mut Criterion) {
     );
     let path = folder.path().join("access.toml");
     std::fs::write(&path, text).unwrap();
-    let connection = Connection::new(Arc::new(Access::load(path).unwrap()), None);
+    let connection = Connection::new(Arc::new(Access::load(path).unwrap()), None, None);
     let authorization = format!("Bearer {}", made.token);
     let mut group = criterion.benchmark_group("access");
     group.bench_function("the same token again, a lock of 100 prefixes", |bencher| {

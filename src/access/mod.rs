@@ -10,10 +10,13 @@ mod certificate;
 mod contents;
 mod credentials;
 mod error;
+mod examine;
+mod fetched;
 mod file;
 mod grants;
 mod jwks;
 mod jwt;
+mod keys_at;
 mod policy;
 mod quota;
 mod signature;
@@ -26,8 +29,10 @@ pub use account::{Allowance, Exceeded, InUse};
 pub use certificate::Certificate;
 pub use credentials::{Connection, Credentials, Verdict};
 pub use error::AccessError;
+pub use examine::{Examined, Oddity, examine};
 pub use file::{Mode, QuotaMode};
 pub use grants::Grants;
+pub use keys_at::KeysUrl;
 pub use policy::{Identity, Permitting, Policy, Refusal};
 pub use quota::{Limit, Quota};
 pub use token::NewToken;
@@ -35,6 +40,7 @@ pub use verb::Verb;
 
 use account::Accounts;
 use contents::Contents;
+use fetched::Fetched;
 use parking_lot::{Mutex, RwLock};
 use std::{
     fmt,
@@ -53,6 +59,7 @@ pub struct Access {
     /// The number of the policy, counted from 1.
     generation: AtomicU64,
     seen: Mutex<Seen>,
+    fetched: Fetched,
     /// Of the hashes of credentials.
     seed: u64,
     accounts: Arc<Accounts>,
@@ -76,22 +83,29 @@ pub enum Reload {
     Refused(AccessError),
 }
 
-/// Reads and checks a file.
+/// Checks that a text can be the name of a token.
+pub fn check_name(name: &str) -> Result<(), String> {
+    file::Text::try_from(name.to_owned()).map(drop)
+}
+
+/// Reads and checks a file. Keys at URLs are not fetched.
 pub fn load(path: &Path) -> Result<Policy, AccessError> {
-    let (file, contents) = Contents::read(path)?;
+    let (file, contents) = Contents::read(path, &Fetched::default())?;
     Policy::new(file, &contents)
 }
 
 impl Access {
     /// Reads and checks the file.
     pub fn load(path: PathBuf) -> Result<Self, AccessError> {
-        let (file, contents) = Contents::read(&path)?;
+        let fetched = Fetched::default();
+        let (file, contents) = Contents::read(&path, &fetched)?;
         let policy = Arc::new(Policy::new(file, &contents)?);
         Ok(Self {
             path,
             policy: RwLock::new(policy),
             generation: AtomicU64::new(1),
             seen: Mutex::new(Seen { contents, refused: None }),
+            fetched,
             seed: RandomState::new().hash_one(()),
             accounts: Arc::new(Accounts::new()),
         })
@@ -100,7 +114,7 @@ impl Access {
     /// Looks at the files again. Blocks while it reads them.
     pub fn reload(&self) -> Reload {
         let mut seen = self.seen.lock();
-        let loaded = Contents::read(&self.path).and_then(|(file, contents)| {
+        let loaded = Contents::read(&self.path, &self.fetched).and_then(|(file, contents)| {
             if contents == seen.contents {
                 return Ok(None);
             }

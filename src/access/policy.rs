@@ -88,8 +88,8 @@ impl Policy {
         }
         require_own_prefixes(&file.jwt, text)?;
         let issuers = file.jwt.iter().zip(&contents.keys).map(|(entry, keys)| {
-            let path = entry.keys.get_ref().display();
-            let issuer = keys.as_ref().map_err(Clone::clone).and_then(|keys| Issuer::new(entry, keys));
+            let path = entry.keys.get_ref();
+            let issuer = keys.as_ref().map_err(Clone::clone).and_then(|keys| Issuer::new(entry, keys.as_deref()));
             issuer.map_err(|why| AccessError::at(text, &entry.keys.span(), format!("{path} {why}")))
         });
         let certificates =
@@ -160,6 +160,10 @@ impl Policy {
         self.quotas.of_identity(name).map(|quota| &**quota)
     }
 
+    pub(super) fn issuers(&self) -> &[Issuer] {
+        &self.issuers
+    }
+
     /// How many tokens, issuers, entries for certificates, rules, and quotas there are.
     pub fn counts(&self) -> [usize; 5] {
         [self.tokens.len(), self.issuers.len(), self.certificates.len(), self.rules.len(), self.quotas.len()]
@@ -186,7 +190,7 @@ fn token(entry: TokenEntry, text: &str) -> Result<(toml::Spanned<Digest>, Token)
     Ok((entry.sha256, Token { name: entry.name.to_string(), expires: expires.transpose()? }))
 }
 
-fn unix_time(at: &Datetime) -> Option<i64> {
+pub(super) fn unix_time(at: &Datetime) -> Option<i64> {
     let Datetime { date: Some(date), time: Some(time), offset: Some(offset) } = at else { return None };
     let (hour, minute, second) = (time.hour, time.minute, time.second.unwrap_or_default());
     let text = format!("{date}T{hour:02}:{minute:02}:{second:02}Z");

@@ -9,6 +9,7 @@ use std::fs;
 #[path = "../../tests/support/issuer.rs"]
 mod issuer;
 mod mistakes;
+mod urls;
 
 /// A folder with an access file, and the keys of an issuer.
 struct Folder {

@@ -6,7 +6,7 @@ use super::{
     text,
 };
 use crate::access::{self, Mode, NewToken, Verb};
-use clap::{Args, Subcommand, builder::NonEmptyStringValueParser};
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 const CHECK_HELP: &str = "\
@@ -32,7 +32,7 @@ The first line of the output is the token, a secret that is shown only now. What
 serve --access, which has only the SHA-256. A client reads the token from the file of --credentials.")]
 pub(super) struct NewArgs {
     /// Identity of the token, as rules name it; several tokens may have the same
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_parser = name)]
     name: String,
 }
 
@@ -52,6 +52,11 @@ pub(super) struct CheckArgs {
     /// Name of the lock; operate needs none
     #[arg(required_if_eq_any = [("verb", "acquire"), ("verb", "read"), ("verb", "check"), ("verb", "force")])]
     lock: Option<String>,
+}
+
+/// A name that the access file accepts.
+fn name(text: &str) -> Result<String, String> {
+    access::check_name(text).map(|()| text.to_owned())
 }
 
 pub(super) fn token(command: TokenCommand) -> Result<(), Failure> {

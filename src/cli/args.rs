@@ -85,10 +85,11 @@ impl ServerArgs {
         self.tls.settings()
     }
 
-    /// The file with the token, if there is one.
-    pub(crate) fn credentials(&self) -> Option<PathBuf> {
-        let file = self.credentials.clone().or_else(|| env::var_os(facts::ENVIRONMENT_CREDENTIALS));
-        file.filter(|file| !file.is_empty()).map(PathBuf::from)
+    /// The file with the token, if there is one, and what names it.
+    pub(crate) fn credentials(&self) -> Option<(&'static str, PathBuf)> {
+        let variable = || Some((facts::ENVIRONMENT_CREDENTIALS, env::var_os(facts::ENVIRONMENT_CREDENTIALS)?));
+        let named = self.credentials.clone().map(|file| ("--credentials", file)).or_else(variable);
+        named.filter(|(_, file)| !file.is_empty()).map(|(by, file)| (by, PathBuf::from(file)))
     }
 
     /// The addresses as written.

@@ -5,9 +5,11 @@ use super::{
     exit::{COMMAND_LINE, Failure, NO, NOT_ACQUIRED, NOT_PERMITTED, UNAVAILABLE, USAGE},
     text,
 };
-use crate::{config::misspelt, files};
-use fencepost_client::{CallError, Client, Code, ConfigError, FieldViolation, TlsFailure, facts, raw::v1::GetRequest};
-use std::{path::Path, time::Duration};
+use crate::config::misspelt;
+use fencepost_client::{
+    CallError, Client, Code, ConfigError, FieldViolation, TlsFailure, facts, raw::v1::GetRequest, token_in,
+};
+use std::time::Duration;
 
 /// How long a failed call is retried. Short, because a person is waiting.
 pub(super) const RETRY_FOR: Duration = Duration::from_secs(2);
@@ -19,25 +21,14 @@ pub(super) fn client(args: &ServerArgs, retry_for: Duration) -> Result<Client, F
     let builder = builder.tls(args.tls()?).retry_for(retry_for);
     let builder = match args.credentials() {
         None => builder,
-        Some(file) => {
+        Some((by, file)) => {
+            let token = move || token_in(&file).map_err(|why| format!("{by}: {why}"));
             // Now, to tell what is wrong with the file. Later it is read again for each call, because it may change.
-            token_in(&file).map_err(|why| Failure::new(USAGE, format!("--credentials {why}")))?;
-            builder.bearer_token(move || token_in(&file).map_err(Into::into))
+            token().map_err(|why| Failure::new(USAGE, why))?;
+            builder.bearer_token(move || token().map_err(Into::into))
         }
     };
     builder.build().map_err(|error| unusable(&error))
-}
-
-/// The token in a file. The error tells nothing of it.
-fn token_in(file: &Path) -> Result<String, String> {
-    let problem = |why: &str| format!("{} {why}", file.display());
-    let bytes = files::read(file).map_err(|why| problem(&why))?;
-    let text = String::from_utf8(bytes).map_err(|_| problem("is no text: it must be the token alone"))?;
-    match text.trim() {
-        "" => Err(problem("is empty: it must be the token alone")),
-        token if token.contains(char::is_whitespace) => Err(problem("has several words: it must be the token alone")),
-        token => Ok(token.to_owned()),
-    }
 }
 
 /// Refuses to call the default server where a variable was probably meant to name another one: a lock of the wrong

@@ -17,7 +17,7 @@ mod watch;
 pub use denied::{Denied, Forbidden, NotPermitted};
 pub use dispatch::{Dispatch, Permission, Target};
 pub use error::LocksError;
-pub use hub::Hub;
+pub use hub::{Auditor, Hub};
 pub use observe::Observing;
 pub use over_quota::OverQuota;
 pub use wait::{AcquireAnswer, AcquireCall, Acquired, ConvertAnswer};

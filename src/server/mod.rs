@@ -7,8 +7,11 @@ mod audit;
 mod backlog;
 mod drain;
 mod faults;
+mod fetch;
+mod grants;
 mod health;
 mod http2;
+mod issuer_keys;
 mod layers;
 mod listen;
 mod open_files;
@@ -17,7 +20,6 @@ mod tls;
 mod turns;
 
 pub use admin::bind_admin;
-pub use audit::check_audit_log;
 pub use faults::bind_faults;
 pub use listen::{ListenError, Listeners, bind};
 
@@ -42,8 +44,10 @@ use accept::{Admission, Gate, connections};
 use admin::{Admin, Build, Callers, Hosts, Pages};
 use axum::Router;
 use backlog::Backlogs;
+use grants::AuditedGrants;
 use health::Health;
 use http2::Http2;
+use issuer_keys::IssuerKeys;
 use layers::{
     BrokenOffLayer, CallsLayer, ContentTypeLayer, DeadlineLayer, OpenCalls, RequestTimeLayer, TracesLayer,
     UnreadableLayer,
@@ -72,7 +76,7 @@ pub enum ServeError {
     /// The URL of the store cannot be used.
     #[error("--store: {0}")]
     StoreUrl(String),
-    /// A file for TLS towards the store, or the audit log, cannot be used.
+    /// A file for TLS towards the store cannot be used, or the audit log cannot be written.
     #[error(transparent)]
     File(#[from] ConfigError),
     /// The descriptors compiled into the server do not load.
@@ -97,15 +101,17 @@ pub struct Ports {
 /// Dropped, it stops accepting; open connections end with the runtime.
 pub async fn serve(
     config: Config,
-    ports: Ports,
+    mut ports: Ports,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let config = Config { connections_max: open_files::connections_within_limit(config.connections_max), ..config };
-    let hub = Arc::new(Hub::new());
     let metrics = Arc::new(Metrics::new(Build::with(&config.store).facts()));
+    let audit = audit::start(ports.api.audit.take(), &config, metrics.audit.clone())?;
+    let hub = Arc::new(hub(&config, audit.as_ref()));
     let traces = traces(&config, &metrics)?;
     let kind = Build::with(&config.store).store();
-    let server = |store| Server { config: &config, ports, store, metrics: metrics.clone(), traces: traces.clone() };
+    let measured = metrics.clone();
+    let server = |store| Server { config: &config, ports, store, metrics: measured, traces, audit };
     match &config.store {
         StoreUrl::Redis(urls) => {
             let urls = urls
@@ -144,6 +150,14 @@ pub async fn serve(
                 () = store.run_expiry() => Ok(()),
             }
         }
+    }
+}
+
+/// The hub, which passes grants and ends of leases to the audit log if that is to have them.
+fn hub(config: &Config, audit: Option<&Arc<Audit>>) -> Hub {
+    match audit.filter(|_| config.audit_grants) {
+        Some(audit) => Hub::new().audited(Arc::new(AuditedGrants(audit.clone()))),
+        None => Hub::new(),
     }
 }
 
@@ -196,6 +210,7 @@ struct Server<'a> {
     store: StoreIdentity,
     metrics: Arc<Metrics>,
     traces: Traces,
+    audit: Option<Arc<Audit>>,
 }
 
 impl Server<'_> {
@@ -207,14 +222,14 @@ impl Server<'_> {
         shutdown: impl Future<Output = ()> + Send + 'static,
         cleanup: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
-        let Self { config, ports: Ports { api: listeners, admin, faults }, store, metrics, traces } = self;
-        let Listeners { sockets, tls, access } = listeners;
+        let Self { config, ports: Ports { api: listeners, admin, faults }, store, metrics, traces, audit } = self;
+        let Listeners { sockets, tls, access, .. } = listeners;
         let with_admin = config.admin_service == AdminPlace::Everywhere;
         let build = Build::with(&config.store);
         let services = api::service_names(with_admin);
         let (health, health_service) = Health::new(services, store.clone(), metrics.clone()).await;
         let calls = CallsLayer::new(metrics.calls.clone());
-        let audit = audit::open(config, metrics.audit.clone())?;
+        let issuer_keys = IssuerKeys::start(access.clone(), metrics.access.clone()).await;
         let guard = |access| Guard::new(access, metrics.access.clone(), metrics.quotas.clone(), audit.clone());
         let guard = access.clone().map(|access| Arc::new(guard(access)));
         let measured = (locks.clone(), guard.clone());
@@ -266,6 +281,7 @@ impl Server<'_> {
             never = follow_files(tls.as_deref(), &metrics.connections) => match never {},
             never = follow_access(access, &metrics.access, audit.as_deref()) => match never {},
             never = audit::follow(audit.as_deref()) => match never {},
+            never = issuer_keys.follow() => match never {},
             never = health.follow_store(store_up.clone()) => match never {},
             never = doubt_observed(locks, store_up) => match never {},
             never = admin.run() => match never {},
@@ -273,6 +289,7 @@ impl Server<'_> {
         }
         traces.flush().await;
         admin.close().await;
+        audit::finish(audit).await;
         Ok(())
     }
 }

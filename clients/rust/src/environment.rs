@@ -2,11 +2,12 @@
 
 use crate::bearer::Bearer;
 use crate::client::ConfigError;
+use crate::credentials::token_in;
 use crate::facts;
 use crate::tls::Tls;
 use std::env;
 use std::ffi::OsString;
-use std::fs;
+use std::path::PathBuf;
 
 /// The addresses in `FENCEPOST_SERVER`, separated by commas; the default one if it is not set or empty.
 pub(crate) fn servers() -> String {
@@ -31,13 +32,10 @@ pub(crate) fn tls() -> Result<Tls, ConfigError> {
 /// The token in the file that `FENCEPOST_CREDENTIALS` names. It is read each time, because others may replace it.
 pub(crate) fn bearer() -> Bearer {
     let Some(file) = set(facts::ENVIRONMENT_CREDENTIALS) else { return Bearer::default() };
+    let file = PathBuf::from(file);
     Bearer::new(move || {
-        let problem = |why: &dyn std::fmt::Display| {
-            format!("{} names {}: {why}", facts::ENVIRONMENT_CREDENTIALS, file.to_string_lossy())
-        };
-        let text = fs::read_to_string(&file).map_err(|error| problem(&error))?;
-        let token = text.trim();
-        if token.is_empty() { Err(problem(&"it is empty").into()) } else { Ok(token.to_owned()) }
+        let of_variable = |why: String| format!("{}: {why}", facts::ENVIRONMENT_CREDENTIALS);
+        token_in(&file).map_err(|why| of_variable(why).into())
     })
 }
 

@@ -59,6 +59,7 @@ mod code;
 mod connect;
 mod convert;
 mod core;
+mod credentials;
 mod describe;
 mod environment;
 mod error;
@@ -109,6 +110,9 @@ pub use client::{Client, ClientBuilder, ConfigError};
 pub use clock::Moment;
 pub use code::Code;
 pub use convert::ConvertError;
+// For the command line, which tells of a file before it makes a client.
+#[doc(hidden)]
+pub use credentials::token_in;
 pub use describe::{Describe, DescribeError};
 pub use error::{CallError, FieldViolation};
 pub use held::{Held, StatusChanges};

@@ -1,7 +1,7 @@
 //! What callers use of their quotas, and what is above them.
 
 use super::{AccessMode, Label};
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,

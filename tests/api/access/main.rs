@@ -5,6 +5,7 @@ mod audit;
 #[path = "../../support/certificates.rs"]
 mod certificates;
 mod file;
+mod grants;
 #[path = "../../support/http.rs"]
 mod http1;
 #[path = "../../support/issuer.rs"]
@@ -12,6 +13,8 @@ mod issuer;
 mod mutual_tls;
 mod operations;
 mod quotas;
+#[path = "../../support/redis.rs"]
+mod redis;
 mod rotation;
 mod streams;
 #[path = "../../support/server.rs"]
