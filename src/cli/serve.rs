@@ -76,7 +76,6 @@ pub(super) async fn serve(args: ServeArgs) -> Result<(), Failure> {
         crate::server::store_url(url, &config.store_tls, &config.store_login)
             .map_err(|error| Failure::new(CONFIG, error.to_string()))?;
     }
-    crate::server::check_audit_log(&config).map_err(|error| Failure::new(CONFIG, error.to_string()))?;
     let log = telemetry::init(&config.log).map_err(|error| Failure::new(CONFIG, error.to_string()))?;
     let log = Arc::new(Mutex::new(Some(log)));
     // Listen for signals before the port is open, so that no signal is lost.

@@ -1,27 +1,37 @@
 //! The audit log of the server.
 
-use super::tls::RELOAD_PERIOD;
+use super::{ServeError, tls::RELOAD_PERIOD};
 use crate::{
     config::{Config, ConfigError, Problem},
-    telemetry::{audit::Audit, metrics::AuditMetrics},
+    telemetry::{
+        audit::{Audit, AuditFile},
+        metrics::AuditMetrics,
+    },
 };
-use std::{convert::Infallible, future::pending, sync::Arc};
-use tokio::time::sleep;
+use std::{convert::Infallible, future::pending, io, path::Path, sync::Arc};
+use tokio::{task::spawn_blocking, time::sleep};
 
-/// Opens the audit log, if there is one.
-pub(super) fn open(config: &Config, metrics: Arc<AuditMetrics>) -> Result<Option<Arc<Audit>>, ConfigError> {
+/// Opens the audit log, if there is one. Once only: a pipe's reader would take the end of a first opening for its end.
+pub(super) fn open(config: &Config) -> Result<Option<AuditFile>, ConfigError> {
     let Some(path) = &config.audit_log else { return Ok(None) };
-    let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let audit = Audit::open(path, format!("{host} {}", config.listen), metrics).map_err(|error| {
-        let (at, value) = ("audit_log".to_owned(), path.display().to_string());
-        ConfigError { problems: vec![Problem { at, value, rule: format!("cannot be written: {error}") }] }
-    })?;
-    Ok(Some(Arc::new(audit)))
+    AuditFile::open(path).map(Some).map_err(|error| cannot_write(path, &error))
 }
 
-/// Checks that the audit log can be written, so that a server starts only if it can.
-pub fn check_audit_log(config: &Config) -> Result<(), ConfigError> {
-    open(config, Arc::default()).map(drop)
+fn cannot_write(path: &Path, error: &io::Error) -> ConfigError {
+    let (at, value) = ("audit_log".to_owned(), path.display().to_string());
+    ConfigError { problems: vec![Problem { at, value, rule: format!("cannot be written: {error}") }] }
+}
+
+/// Begins to write.
+pub(super) fn start(
+    file: Option<AuditFile>,
+    config: &Config,
+    metrics: Arc<AuditMetrics>,
+) -> Result<Option<Arc<Audit>>, ServeError> {
+    let (Some(file), Some(path)) = (file, &config.audit_log) else { return Ok(None) };
+    let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let audit = Audit::start(file, format!("{host} {}", config.listen), metrics);
+    Ok(Some(Arc::new(audit.map_err(|error| cannot_write(path, &error))?)))
 }
 
 /// Notices when the file was moved away.
@@ -30,5 +40,13 @@ pub(super) async fn follow(audit: Option<&Audit>) -> Infallible {
     loop {
         sleep(RELOAD_PERIOD).await;
         audit.look();
+    }
+}
+
+/// Waits for pending lines at the end of the server.
+pub(super) async fn finish(audit: Option<Arc<Audit>>) {
+    if let Some(audit) = audit {
+        // An error means that the runtime ends: then the last owner waits.
+        let _ = spawn_blocking(move || audit.finish()).await;
     }
 }

@@ -17,7 +17,6 @@ mod tls;
 mod turns;
 
 pub use admin::bind_admin;
-pub use audit::check_audit_log;
 pub use faults::bind_faults;
 pub use listen::{ListenError, Listeners, bind};
 
@@ -72,7 +71,7 @@ pub enum ServeError {
     /// The URL of the store cannot be used.
     #[error("--store: {0}")]
     StoreUrl(String),
-    /// A file for TLS towards the store, or the audit log, cannot be used.
+    /// A file for TLS towards the store cannot be used, or the audit log cannot be written.
     #[error(transparent)]
     File(#[from] ConfigError),
     /// The descriptors compiled into the server do not load.
@@ -97,15 +96,17 @@ pub struct Ports {
 /// Dropped, it stops accepting; open connections end with the runtime.
 pub async fn serve(
     config: Config,
-    ports: Ports,
+    mut ports: Ports,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let config = Config { connections_max: open_files::connections_within_limit(config.connections_max), ..config };
-    let hub = Arc::new(Hub::new());
     let metrics = Arc::new(Metrics::new(Build::with(&config.store).facts()));
+    let audit = audit::start(ports.api.audit.take(), &config, metrics.audit.clone())?;
+    let hub = Arc::new(Hub::new());
     let traces = traces(&config, &metrics)?;
     let kind = Build::with(&config.store).store();
-    let server = |store| Server { config: &config, ports, store, metrics: metrics.clone(), traces: traces.clone() };
+    let measured = metrics.clone();
+    let server = |store| Server { config: &config, ports, store, metrics: measured, traces, audit };
     match &config.store {
         StoreUrl::Redis(urls) => {
             let urls = urls
@@ -196,6 +197,7 @@ struct Server<'a> {
     store: StoreIdentity,
     metrics: Arc<Metrics>,
     traces: Traces,
+    audit: Option<Arc<Audit>>,
 }
 
 impl Server<'_> {
@@ -207,8 +209,8 @@ impl Server<'_> {
         shutdown: impl Future<Output = ()> + Send + 'static,
         cleanup: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
-        let Self { config, ports: Ports { api: listeners, admin, faults }, store, metrics, traces } = self;
-        let Listeners { sockets, tls, access } = listeners;
+        let Self { config, ports: Ports { api: listeners, admin, faults }, store, metrics, traces, audit } = self;
+        let Listeners { sockets, tls, access, .. } = listeners;
         let with_admin = config.admin_service == AdminPlace::Everywhere;
         let build = Build::with(&config.store);
         let services = api::service_names(with_admin);
@@ -218,7 +220,6 @@ impl Server<'_> {
         let refresh = move || measured.measure();
         let pages = Pages::new(build, metrics.clone(), refresh, health.subscribe());
         let ordered = (!faults.is_empty()).then(|| Arc::new(Faults::default()));
-        let audit = audit::open(config, metrics.audit.clone())?;
         let guard = access.clone().map(|access| Guard::new(access, metrics.access.clone(), audit.clone()));
         let api = Api::new(locks, store, config.drain_timeout, &metrics.calls, &traces);
         let api = api.with_faults(ordered.clone()).guarded(guard.map(Arc::new)).audited(audit.clone());
@@ -269,6 +270,7 @@ impl Server<'_> {
         }
         traces.flush().await;
         admin.close().await;
+        audit::finish(audit).await;
         Ok(())
     }
 }

@@ -3,11 +3,12 @@
 pub(super) mod tcp;
 mod unix;
 
-use super::{access, tls::Tls};
+use super::{access, audit, tls::Tls};
 use crate::{
     access::Access,
     api::peer::Peer,
     config::{Config, ConfigError, Listen, Problem},
+    telemetry::audit::AuditFile,
 };
 use std::{
     fmt,
@@ -23,7 +24,7 @@ const BACKLOG: i32 = 1_024;
 /// The server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The address and the options of TLS do not fit together, or the files of TLS cannot be used.
+    /// The address and the options of TLS do not fit together, or a file cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The socket cannot be opened.
@@ -47,12 +48,13 @@ impl From<io::Error> for ListenError {
     }
 }
 
-/// The sockets that the server listens on, its TLS, and its access file.
+/// The sockets that the server listens on, its TLS, its access file, and its audit log.
 #[derive(Debug)]
 pub struct Listeners {
     pub(super) sockets: Vec<Listener>,
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) access: Option<Arc<Access>>,
+    pub(super) audit: Option<AuditFile>,
 }
 
 impl Listeners {
@@ -74,10 +76,11 @@ impl Listeners {
     }
 }
 
-/// Loads the files of TLS and the access file, and opens the sockets. Needs a running tokio runtime.
+/// Loads the files of TLS and the access file, and opens the audit log and the sockets. Needs a running tokio runtime.
 pub async fn bind(config: &Config) -> Result<Listeners, ListenError> {
     let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     let access = config.access.clone().map(access::load).transpose()?;
+    let audit = audit::open(config)?;
     let sockets = match &config.listen {
         Listen::Unix(path) => vec![Listener::Unix(unix::Socket::open(path).await?)],
         Listen::Tcp(address) => {
@@ -90,7 +93,7 @@ pub async fn bind(config: &Config) -> Result<Listeners, ListenError> {
             sockets.into_iter().map(Listener::Tcp).collect()
         }
     };
-    Ok(Listeners { sockets, tls, access })
+    Ok(Listeners { sockets, tls, access, audit })
 }
 
 /// What to do about an API without TLS.

@@ -4,7 +4,17 @@ use crate::{
     addresses::CALLS,
     support::{Ended, Process, Server, fencepost},
 };
-use std::{fs, path::PathBuf};
+use nix::libc::O_NONBLOCK;
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{Read as _, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::PathBuf,
+    process::Command,
+    thread,
+    time::Duration,
+};
+use tokio::time::Instant;
 
 /// A folder with files.
 struct Folder(tempfile::TempDir);
@@ -137,6 +147,42 @@ fn a_server_needs_a_file_that_it_can_use() {
     let mut empty = fencepost(&["serve", "--listen", "127.0.0.1:0"]);
     let refused = Process::start(empty.env("FENCEPOST_ACCESS", "")).ended().expect(78);
     refused.says("FENCEPOST_ACCESS: set, but empty");
+}
+
+#[test]
+fn a_pipe_may_be_the_audit_log_if_somebody_reads_it() {
+    let folder = Folder::new();
+    let pipe = folder.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let pipe = pipe.display().to_string();
+    let refused = run(&["serve", "--listen", "127.0.0.1:0", "--audit-log", &pipe]).expect(78);
+    refused.says(&pipe).says("it is a pipe that nobody reads: start its reader first");
+
+    let open = |options: &mut OpenOptions| options.custom_flags(O_NONBLOCK).open(&pipe).unwrap();
+    let mut reader = open(OpenOptions::new().read(true));
+    let server = Server::start_with(&["--audit-log", &pipe]);
+    server.run(&["force-release", "a", "--token", "1", "--reason", "stuck"]).expect(1);
+    let line = some_text(&mut reader);
+    assert!(line.starts_with("{\"time\":") && line.ends_with("}\n") && line.contains("force_release"), "{line}");
+
+    // A reader that reads no more keeps neither the server nor its end waiting.
+    let mut filler = open(OpenOptions::new().write(true));
+    while filler.write(&[b'x'; 4_096]).is_ok() {}
+    server.run(&["drain", "--yes"]).expect(0);
+    let log = server.drained();
+    assert!(log.contains("lines of the audit log are lost") && log.contains("\"lines\":1"), "{log}");
+}
+
+/// What is in a pipe, once there is something.
+fn some_text(pipe: &mut File) -> String {
+    let (mut bytes, end) = (vec![0; 4_096], Instant::now() + Duration::from_secs(20));
+    loop {
+        if let Ok(length @ 1..) = pipe.read(&mut bytes) {
+            return String::from_utf8_lossy(&bytes[..length]).into_owned();
+        }
+        assert!(Instant::now() < end, "nothing is written");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]

@@ -26,7 +26,7 @@ const WORDS_OF_LOCKS: [&str; 9] =
 const INSTALLED: [&str; 9] =
     ["cc", "fish", "haproxy", "nginx", "openssl", "promtool", "python3", "redis-server", "systemd-analyze"];
 /// Programs that tests may start, because a minimal Debian has them, or the README requires them.
-const PRESENT: [&str; 6] = ["env", "git", "setpriv", "setsid", "sh", "unshare"];
+const PRESENT: [&str; 7] = ["env", "git", "mkfifo", "setpriv", "setsid", "sh", "unshare"];
 
 /// A file that is too large.
 pub(crate) fn size(path: &str, bytes: usize) -> Option<String> {
