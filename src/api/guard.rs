@@ -173,7 +173,7 @@ impl Visitor {
             verb: if let Need::Verb(verb) = need { Some(verb.text()) } else { None },
             lock_name,
             prefix,
-            fencing_token: None,
+            ..AuditEvent::default()
         }
     }
 }

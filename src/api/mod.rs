@@ -25,6 +25,7 @@ pub use faults::Faults;
 pub use guard::Guard;
 pub use identity::StoreIdentity;
 pub(crate) use identity::{STORE_ID_METADATA, STORE_METADATA};
+pub(crate) use reply::expired_because;
 pub use routes::{Services, admin_routes, services};
 pub use status::{deadline_exceeded, request_too_slow, too_many_calls, unreadable};
 

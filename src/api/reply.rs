@@ -162,6 +162,11 @@ pub(super) fn force_release(outcome: RevokeOutcome) -> v1::ForceReleaseResponse 
     v1::ForceReleaseResponse { outcome: outcome.into(), holder, current_tokens }
 }
 
+/// Why a lease expired that was renewed in time.
+pub(crate) fn expired_because(max: MaxHold) -> String {
+    format!("held for its max_hold of {}", as_written(max.span()))
+}
+
 pub(super) fn watch(item: WatchItem) -> v1::WatchResponse {
     use v1::watch_response::Kind;
     match item {
@@ -169,7 +174,6 @@ pub(super) fn watch(item: WatchItem) -> v1::WatchResponse {
             v1::WatchResponse { kind: Kind::Missed.into(), missed, ..v1::WatchResponse::default() }
         }
         WatchItem::Event(event) => {
-            let expired_because = |max: MaxHold| format!("held for its max_hold of {}", as_written(max.span()));
             let changed = if let EventKind::Changed(to) = &event.kind { mode(*to) } else { v1::LockMode::Unspecified };
             let (kind, reason) = match event.kind {
                 EventKind::Changed(_) => (Kind::Changed, String::new()),

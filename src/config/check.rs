@@ -34,6 +34,7 @@ pub(super) fn check(raw: &RawConfig, redis_url: impl Fn(&str) -> Result<(), Stri
         tls: reader.tls(),
         access: reader.read("access", None, file),
         audit_log: reader.read("audit_log", None, file),
+        audit_grants: reader.read("audit_grants", default.audit_grants, switch),
         connections_max: reader.read("connections_max", default.connections_max, count(1_000_000)),
         connections_per_peer: reader.read("connections_per_peer", default.connections_per_peer, count(1_000_000)),
         store: reader.read("store", default.store, |text| store(text, &redis_url)),
@@ -105,6 +106,9 @@ impl Reader<'_> {
         }
         if self.problems.is_empty() && config.admin_tls && config.tls.is_none() {
             self.report("admin_tls", "needs the certificate of the API: --tls-cert FILE and --tls-key FILE");
+        }
+        if self.problems.is_empty() && config.audit_grants && config.audit_log.is_none() {
+            self.report("audit_grants", "needs the audit log: --audit-log FILE");
         }
         self.compare_classic(config);
         if self.problems.is_empty() && config.test_faults.is_some() && config.store != StoreUrl::Memory {

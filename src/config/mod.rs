@@ -46,6 +46,8 @@ pub struct Config {
     pub access: Option<PathBuf>,
     /// The file of the audit log, or `-` for stdout; `None` if there is none.
     pub audit_log: Option<PathBuf>,
+    /// Whether the audit log has grants and ends of leases.
+    pub audit_grants: bool,
     /// The most open connections.
     pub connections_max: usize,
     /// The most open connections from one IP address.
@@ -274,6 +276,7 @@ impl Default for Config {
             tls: None,
             access: None,
             audit_log: None,
+            audit_grants: false,
             connections_max: CONNECTIONS_MAX_DEFAULT,
             connections_per_peer: 10_000,
             store: StoreUrl::Memory,

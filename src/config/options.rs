@@ -35,7 +35,7 @@ const fn option(key: &'static str, value_name: &'static str, help: &'static str)
 }
 
 /// All options, in the order of the help.
-pub const OPTIONS: [ServerOption; 34] = [
+pub const OPTIONS: [ServerOption; 35] = [
     option(
         "listen",
         "ADDRESS",
@@ -63,6 +63,11 @@ pub const OPTIONS: [ServerOption; 34] = [
         "audit_log",
         "FILE",
         "File for a line of JSON for each denial, force release, drain and reload (docs/access.md); -: stdout; empty: none",
+    ),
+    option(
+        "audit_grants",
+        SWITCH,
+        "Have a line in the audit log for each grant of a lease and each end of one too (docs/access.md)",
     ),
     option("connections_max", "COUNT", "Maximum number of open connections (1 to 1000000)"),
     option("connections_per_peer", "COUNT", "Maximum number of open connections from one IP address (1 to 1000000)"),

@@ -25,6 +25,7 @@ pub(super) fn value(config: &Config, key: &str) -> Option<String> {
         "tls_client_ca" => path(config.tls.as_ref().and_then(|tls| tls.client_ca.as_ref())),
         "access" => path(config.access.as_ref()),
         "audit_log" => path(config.audit_log.as_ref()),
+        "audit_grants" => config.audit_grants.to_string(),
         "connections_max" => config.connections_max.to_string(),
         "connections_per_peer" => config.connections_per_peer.to_string(),
         "store" => string(&config.store),

@@ -282,8 +282,13 @@ pub enum Effect {
     },
     /// The lock was granted, to the holder of the lease with this token.
     Granted(FencingToken),
-    /// The lease that has this token now was converted or described.
-    Changed(FencingToken),
+    /// A lease was converted or described.
+    Changed {
+        /// Its token from now on.
+        token: FencingToken,
+        /// Its token before: a lower one, if the conversion drew one.
+        was: FencingToken,
+    },
     /// A lease has ended.
     Ended {
         /// Its last state.

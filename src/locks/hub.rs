@@ -12,15 +12,22 @@ use crate::{
         mode::ModeName,
         outcome::AcquireOutcome,
     },
-    store::{Event, Notices, Timed},
+    store::{AuditNote, Event, Notices, Timed},
     sync::{Notify, RwLock},
 };
 use hashbrown::HashMap;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
+
+/// Writes the audit log. Called while the store holds a mutex of its own: it is quick, and does not block.
+pub trait Auditor: fmt::Debug + Send + Sync + 'static {
+    /// A lease was granted, or has ended.
+    fn note(&self, note: AuditNote);
+}
 
 /// Passes the store's notices on.
 #[derive(Debug)]
 pub struct Hub {
+    auditor: Option<Arc<dyn Auditor>>,
     pub(super) waiters: Waiters,
     pub(super) watchers: Watchers,
     /// The open streams. The id of an attachment contains the id of its stream, so a held lease needs no entry here.
@@ -33,7 +40,14 @@ impl Hub {
     /// A hub without listeners.
     pub fn new() -> Self {
         let left = Arc::new(Notify::new());
-        Self { waiters: Waiters::new(left.clone()), watchers: Watchers::default(), streams: RwLock::default(), left }
+        let (waiters, watchers) = (Waiters::new(left.clone()), Watchers::default());
+        Self { auditor: None, waiters, watchers, streams: RwLock::default(), left }
+    }
+
+    /// The same, and passes notes for the audit log on.
+    #[must_use]
+    pub fn audited(self, auditor: Arc<dyn Auditor>) -> Self {
+        Self { auditor: Some(auditor), ..self }
     }
 
     pub(super) fn streams(&self) -> usize {
@@ -95,6 +109,16 @@ impl Notices for Hub {
 
     fn event(&self, event: Event) {
         self.watchers.publish(&event);
+    }
+
+    fn is_audited(&self) -> bool {
+        self.auditor.is_some()
+    }
+
+    fn audit(&self, note: AuditNote) {
+        if let Some(auditor) = &self.auditor {
+            auditor.note(note);
+        }
     }
 
     fn hints_lost(&self) {

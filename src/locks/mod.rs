@@ -16,7 +16,7 @@ mod watch;
 pub use denied::{Denied, Forbidden, NotPermitted};
 pub use dispatch::{Dispatch, Permission, Target};
 pub use error::LocksError;
-pub use hub::Hub;
+pub use hub::{Auditor, Hub};
 pub use observe::Observing;
 pub use wait::{AcquireAnswer, AcquireCall, Acquired, ConvertAnswer};
 pub use waiters::Waiter;

@@ -7,6 +7,7 @@ mod audit;
 mod backlog;
 mod drain;
 mod faults;
+mod grants;
 mod health;
 mod http2;
 mod layers;
@@ -41,6 +42,7 @@ use accept::{Admission, Gate, connections};
 use admin::{Admin, Build, Callers, Hosts, Pages};
 use axum::Router;
 use backlog::Backlogs;
+use grants::AuditedGrants;
 use health::Health;
 use http2::Http2;
 use layers::{
@@ -102,7 +104,7 @@ pub async fn serve(
     let config = Config { connections_max: open_files::connections_within_limit(config.connections_max), ..config };
     let metrics = Arc::new(Metrics::new(Build::with(&config.store).facts()));
     let audit = audit::start(ports.api.audit.take(), &config, metrics.audit.clone())?;
-    let hub = Arc::new(Hub::new());
+    let hub = Arc::new(hub(&config, audit.as_ref()));
     let traces = traces(&config, &metrics)?;
     let kind = Build::with(&config.store).store();
     let measured = metrics.clone();
@@ -145,6 +147,14 @@ pub async fn serve(
                 () = store.run_expiry() => Ok(()),
             }
         }
+    }
+}
+
+/// The hub, which passes grants and ends of leases to the audit log if that is to have them.
+fn hub(config: &Config, audit: Option<&Arc<Audit>>) -> Hub {
+    match audit.filter(|_| config.audit_grants) {
+        Some(audit) => Hub::new().audited(Arc::new(AuditedGrants(audit.clone()))),
+        None => Hub::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Where leases and queues live. One trait that speaks commands and outcomes, so that one Redis or a quorum of them
 //! fits behind it as well as memory does.
 
+mod audit_note;
 mod chores;
 pub mod content;
 mod error;
@@ -15,6 +16,7 @@ pub mod partition;
 pub mod quorum;
 mod timed;
 
+pub use audit_note::{AuditNote, AuditNoteKind};
 pub use error::StoreError;
 pub use fields::FieldError;
 pub use interface::{Answer, Store};

@@ -3,7 +3,7 @@
 //! A hint may be lost. A call that receives one asks the store again; a call that misses one is served as well, only
 //! later.
 
-use super::Timed;
+use super::{AuditNote, Timed};
 use crate::domain::{
     codec,
     command::{Command, Effect, Effects},
@@ -112,12 +112,12 @@ impl Notice {
                         each(None, Self::event(EventKind::Granted, name, lease, None));
                     }
                 }
-                Effect::Changed(token) if is_watched => {
+                Effect::Changed { token, .. } if is_watched => {
                     if let Some(lease) = lock.lease_of(token) {
                         each(None, Self::event(EventKind::Changed(lease.terms.mode.name()), name, lease, None));
                     }
                 }
-                Effect::Granted(_) | Effect::Changed(_) => {}
+                Effect::Granted(_) | Effect::Changed { .. } => {}
                 Effect::Wanted { replica, attachment, mode } => each(Some(replica), Self::Wanted(attachment, mode)),
                 Effect::Ended { lease, end } => {
                     if let Some(attachment) = lease.attachment {
@@ -198,6 +198,12 @@ pub trait Notices: Send + Sync + 'static {
     /// An event. Events of one lock come in order.
     fn event(&self, event: Event);
 
+    /// Whether the audit log has grants and ends of leases: if not, notes need not be made.
+    fn is_audited(&self) -> bool;
+
+    /// A note for the audit log: certain, and passed to no other server.
+    fn audit(&self, note: AuditNote);
+
     /// Notices about leases and calls may have been lost. The store itself looks after the calls; a stream asks for its
     /// leases with its next beats.
     fn hints_lost(&self);
@@ -242,6 +248,12 @@ impl Notices for TestNotices {
     }
 
     fn event(&self, _: Event) {}
+
+    fn is_audited(&self) -> bool {
+        false
+    }
+
+    fn audit(&self, _: AuditNote) {}
 
     fn hints_lost(&self) {}
 

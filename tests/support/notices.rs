@@ -9,7 +9,7 @@ use fencepost::testing::{
         mode::ModeName,
         outcome::AcquireOutcome,
     },
-    store::{Event, Notices, Timed},
+    store::{AuditNote, Event, Notices, Timed},
 };
 use std::sync::{
     Mutex,
@@ -41,6 +41,12 @@ impl Notices for NoNotices {
     }
 
     fn event(&self, _: Event) {}
+
+    fn is_audited(&self) -> bool {
+        false
+    }
+
+    fn audit(&self, _: AuditNote) {}
 
     fn hints_lost(&self) {}
 
@@ -94,6 +100,12 @@ impl Notices for RecordingNotices {
     fn event(&self, event: Event) {
         self.events.lock().unwrap().push(event);
     }
+
+    fn is_audited(&self) -> bool {
+        false
+    }
+
+    fn audit(&self, _: AuditNote) {}
 
     fn hints_lost(&self) {}
 

@@ -1,5 +1,7 @@
 //! The store without Redis.
 
+#[path = "../../../src/store/audit_note.rs"]
+mod audit_note;
 #[path = "../../../src/store/content.rs"]
 pub mod content;
 #[path = "../../../src/store/error.rs"]
@@ -19,6 +21,7 @@ pub mod partition;
 #[path = "../../../src/store/timed.rs"]
 mod timed;
 
+pub use audit_note::{AuditNote, AuditNoteKind};
 pub use error::StoreError;
 pub use interface::{Answer, Store};
 pub use memory::MemoryStore;

@@ -62,7 +62,7 @@ impl Turn<'_> {
         let lease = converted(lease, Mode::Shared, self.now);
         let (token, outcome) = (lease.token, ConvertOutcome::Converted(renewed(&lease, self.now)));
         self.grant_shared(lease, None);
-        self.effects.push(Effect::Changed(token));
+        self.effects.push(Effect::Changed { token, was: token });
         // mutant: downgrade lets no reader in
         self.promote();
         self.tell_wanted();
@@ -83,9 +83,9 @@ impl Turn<'_> {
         let Some(lease) = exclusive.or_else(|| self.take_share(token)) else { return ConvertOutcome::NotConvertible };
         // mutant: upgrade keeps its token
         let lease = Lease { token: fresh, ..converted(lease, Mode::Exclusive, self.now) };
-        let (token, outcome) = (lease.token, ConvertOutcome::Converted(renewed(&lease, self.now)));
+        let outcome = ConvertOutcome::Converted(renewed(&lease, self.now));
+        self.effects.push(Effect::Changed { token: lease.token, was: token });
         self.lock.lease = Some(lease);
-        self.effects.push(Effect::Changed(token));
         self.tell_wanted();
         outcome
     }

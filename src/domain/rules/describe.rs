@@ -26,7 +26,7 @@ impl Turn<'_> {
         let Some((described, token)) = described else { return DescribeOutcome::Lost(self.gone(lease_id)) };
         match described {
             Ok(number) => {
-                self.effects.push(Effect::Changed(token));
+                self.effects.push(Effect::Changed { token, was: token });
                 DescribeOutcome::Described(number)
             }
             Err(last) if last == number => DescribeOutcome::Described(number),

@@ -20,7 +20,7 @@ use crate::{
         token::Sequencer,
     },
     store::{
-        Answer, Notice, Notices, Page, Store, StoreError, Timed,
+        Answer, AuditNote, Notice, Notices, Page, Store, StoreError, Timed,
         partition::{Partition, SLOTS_PER_PAGE, Slot},
         reason_of,
     },
@@ -122,6 +122,9 @@ impl MemoryStore {
             waiters_max: self.waiters_max,
             classic: None,
         });
+        if self.notices.is_audited() {
+            AuditNote::of(&effects, &slot.name, &slot.lock, reason, |note| self.notices.audit(note));
+        }
         let is_watched = self.notices.is_watched();
         Notice::of(effects, &slot.name, &slot.lock, reason, is_watched, |_, notice| notice.deliver_to(&*self.notices));
         outcome

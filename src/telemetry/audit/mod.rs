@@ -33,7 +33,7 @@ const LOG_PERIOD: Duration = Duration::from_secs(60);
 /// What happened. What does not apply is left out of the line.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct AuditEvent {
-    /// `denied`, `force_release`, `drain` or `access_reload`.
+    /// `denied`, `force_release`, `drain`, `access_reload`, `granted` or `ended`.
     pub event: &'static str,
     /// What came of it: `refused`, `observed` (denied, and carried out), or the outcome of the operation.
     pub outcome: &'static str,
@@ -46,6 +46,9 @@ pub struct AuditEvent {
     /// From where.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
+    /// The label of the holder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
     /// What was to be permitted, as rules name it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verb: Option<&'static str>,
@@ -58,6 +61,9 @@ pub struct AuditEvent {
     /// The fencing token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fencing_token: Option<u64>,
+    /// The mode of the lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<&'static str>,
 }
 
 /// A line: the event, when and where.

@@ -202,7 +202,7 @@ impl Store {
                     caused.ended.push((number(lease.request.0), at));
                 }
                 Effect::Detached { .. } => unreachable!("the model has no attachments"),
-                Effect::Changed(_) | Effect::Wanted { .. } => unreachable!("the model changes no lease"),
+                Effect::Changed { .. } | Effect::Wanted { .. } => unreachable!("the model changes no lease"),
             }
         }
         caused

@@ -229,7 +229,7 @@ impl History {
     fn check_convert(&mut self, step: Step, outcome: &ConvertOutcome, actual: &Actual<'_>) {
         let Step::Convert { lease, shared, .. } = step else { unreachable!() };
         let converted = actual.effects.iter().filter_map(|effect| match effect {
-            Effect::Changed(token) => Some(*token),
+            Effect::Changed { token, .. } => Some(*token),
             _ => None,
         });
         let converted: Vec<_> = converted.collect();

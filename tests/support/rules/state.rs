@@ -178,7 +178,7 @@ impl OracleEffect {
         match effect {
             Effect::LookAgain { request, attempt, .. } => Self::LookAgain(request_number(*request), *attempt),
             Effect::Granted(token) => Self::Granted(*token),
-            Effect::Changed(token) => Self::Converted(*token),
+            Effect::Changed { token, .. } => Self::Converted(*token),
             Effect::Wanted { .. } => unreachable!("the searches ask for no such notice"),
             Effect::Ended { lease, end } => Self::Ended(lease_number(lease.lease_id), end_number(*end)),
             Effect::Detached { lease_id, attachment, .. } => {

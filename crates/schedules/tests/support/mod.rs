@@ -14,7 +14,7 @@ use fencepost_schedules::{
         outcome::{AcquireOutcome, Grant},
     },
     locks::{AcquireAnswer, AcquireCall, Hub, Locks, LocksError},
-    store::{Event, MemoryStore, Notices, Store as _, Timed},
+    store::{AuditNote, Event, MemoryStore, Notices, Store as _, Timed},
     sync::{Mutex, Notify},
     time::{Instant, SimulatedClock},
 };
@@ -139,6 +139,12 @@ impl Notices for EventRecorder {
         self.events.lock().push(event);
         self.more.notify_one();
     }
+
+    fn is_audited(&self) -> bool {
+        false
+    }
+
+    fn audit(&self, _: AuditNote) {}
 
     fn hints_lost(&self) {}
 

@@ -35,7 +35,7 @@ fn a_writer_becomes_a_reader_and_readers_come_in_beside_it() {
     let lease = Renewed { token: writer.token, ttl: TTL, left: secs(20) };
     bench.pass(secs(10));
     assert_eq!(bench.convert(&writer, writer.token, Shared), ConvertOutcome::Converted(lease));
-    assert_eq!(bench.effects[0], Effect::Changed(writer.token));
+    assert_eq!(bench.effects[0], Effect::Changed { token: writer.token, was: writer.token });
     assert_eq!(bench.woken(), [(A, 1)], "the writer that waits comes before the reader behind it");
     let reader = bench.claim(A, 1).granted();
     assert_eq!((bench.holders(), reader.previous_end), (vec![writer.token, reader.token], None));
@@ -57,7 +57,7 @@ fn the_only_reader_becomes_a_writer_with_a_new_token_ahead_of_those_that_wait() 
     bench.release(&second);
     let token = bench.converted(&first, first.token, Exclusive);
     assert!(token > second.token, "the other reader may have raised its own");
-    assert_eq!(bench.effects.as_slice(), [Effect::Changed(token)]);
+    assert_eq!(bench.effects.as_slice(), [Effect::Changed { token, was: first.token }]);
     assert_eq!((bench.holders(), bench.lock.shared().count()), (vec![token], 0));
     assert_eq!([first.token, token].map(|it| bench.status(it)), [TokenStatus::Stale, TokenStatus::Current]);
     assert_eq!(bench.read(C), AcquireOutcome::Queued);
@@ -97,7 +97,7 @@ fn a_late_downgrade_does_not_undo_an_upgrade() {
     let mut bench = Bench::new();
     let writer = bench.write(W).granted();
     let token = bench.converted(&writer, writer.token, Exclusive);
-    assert_eq!(bench.effects.as_slice(), [Effect::Changed(token)]);
+    assert_eq!(bench.effects.as_slice(), [Effect::Changed { token, was: writer.token }]);
     assert_eq!(bench.convert(&writer, writer.token, Shared), ConvertOutcome::TokenOutdated);
     assert_eq!((bench.holders(), bench.lock.shared().count()), (vec![token], 0));
     assert_eq!(bench.converted(&writer, writer.token, Exclusive), token, "a repeat of the upgrade");

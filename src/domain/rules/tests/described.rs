@@ -25,7 +25,7 @@ fn the_highest_number_wins_and_a_repeat_changes_nothing() {
     let mut bench = Bench::new();
     let grant = bench.acquire(A, 1).granted();
     assert_eq!(describe(&mut bench, grant.lease_id, "a", 2), DescribeOutcome::Described(2));
-    assert_eq!(bench.effects.as_slice(), [Effect::Changed(grant.token)]);
+    assert_eq!(bench.effects.as_slice(), [Effect::Changed { token: grant.token, was: grant.token }]);
     assert_eq!(describe(&mut bench, grant.lease_id, "late", 1), DescribeOutcome::Outdated(2));
     assert_eq!(describe(&mut bench, grant.lease_id, "again", 2), DescribeOutcome::Described(2));
     assert!(bench.effects.is_empty(), "a repeat is no change");

@@ -9,7 +9,7 @@ use crate::{
         time::StoreTime,
     },
     store::{
-        Notice, Timed,
+        AuditNote, Notice, Timed,
         partition::HashedName,
         quorum::{
             paxos::ballot::ServerId,
@@ -44,6 +44,7 @@ pub(super) enum Pending {
     Page { server: ServerId, number: u64, now: StoreTime, page: Box<Done> },
     Read(oneshot::Sender<()>),
     Notice(Option<ReplicaId>, Notice),
+    Audit(Box<AuditNote>),
     Key(HashedName),
 }
 
@@ -61,6 +62,7 @@ impl Lead {
             // Nobody listens: the caller is gone.
             Pending::Read(reply) => drop(reply.send(())),
             Pending::Notice(to, notice) => exit.notice(to, notice),
+            Pending::Audit(note) => exit.notices.audit(*note),
             Pending::Key(lock) => {
                 if let Some(bridge) = &mut self.bridge {
                     bridge.settle_later(lock);
@@ -81,6 +83,7 @@ impl Lead {
                 | Pending::Presented { .. }
                 | Pending::Read(_)
                 | Pending::Notice(..)
+                | Pending::Audit(_)
                 | Pending::Key(_) => {}
             }
         }

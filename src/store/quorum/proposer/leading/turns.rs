@@ -16,7 +16,7 @@ use crate::{
         token::Sequencer,
     },
     store::{
-        Notice, Timed,
+        AuditNote, Notice, Timed,
         partition::{HashedName, Outbox, Partition, Slot},
         quorum::{
             paxos::ballot::ServerId,
@@ -292,6 +292,10 @@ impl Turns<'_> {
         let several = several.map(|lease| (lease.request, lease.binding.attempt()));
         let is_watched = self.exit.is_watched();
         let reason = of_classic.as_deref().unwrap_or(reason);
+        if self.exit.notices.is_audited() {
+            let hold_back = |note| self.open.push(Pending::Audit(Box::new(note)));
+            AuditNote::of(&effects, &slot.name, &slot.lock, reason, hold_back);
+        }
         Notice::of(effects, &slot.name, &slot.lock, reason, is_watched, |to, notice| match notice {
             // It promises nothing: the call claims, and the answer to that is held back. So a claim
             // through another server need not wait until this batch is acknowledged.
