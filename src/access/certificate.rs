@@ -1,5 +1,6 @@
 //! Identities of client certificates: one name of the certificate (a SAN), never its common name.
 
+use super::file::Who;
 use serde::Deserialize;
 use x509_parser::{certificate::X509Certificate, extensions::GeneralName, prelude::FromDer};
 
@@ -56,6 +57,30 @@ pub(super) struct SanPattern {
 }
 
 impl SanPattern {
+    /// Whether a name that fits can be such an identity.
+    pub(super) fn can_be(&self, who: &Who) -> bool {
+        let (text, is_whole) = match who {
+            Who::Exact(name) => (name, true),
+            Who::Prefix(beginning) => (beginning, false),
+        };
+        let mut parts: Vec<&str> = text.split(separator(self.is_uri)).collect();
+        let begun = if is_whole { None } else { parts.pop() };
+        let fits = |(pattern, part): (&String, &&str)| {
+            if pattern == ANY_SEGMENT { !part.is_empty() } else { pattern == part }
+        };
+        let rest = self.segments.get(parts.len()..).unwrap_or_default();
+        let rest_fits = match (begun, rest.first()) {
+            (None, next) => next.is_none(),
+            (Some(begun), next) => next.is_some_and(|next| next == ANY_SEGMENT || next.starts_with(begun)),
+        };
+        parts.len() <= self.segments.len() && self.segments.iter().zip(&parts).all(fits) && rest_fits
+    }
+
+    /// As the file writes it.
+    pub(super) fn written(&self) -> String {
+        self.segments.join(&separator(self.is_uri).to_string())
+    }
+
     /// The name, if the certificate has one that fits.
     pub(super) fn matched<'a>(&self, certificate: &'a Certificate) -> Option<&'a str> {
         let name = match certificate.san.as_ref()? {
@@ -139,6 +164,29 @@ mod tests {
         assert!(fits("*.Workers.example", vec![host("A.workers.example")]));
         assert!(!fits("*.workers.example", vec![host("a.b.workers.example")]));
         assert!(!fits("*.workers.example", vec![host("*.workers.example")]));
+    }
+
+    #[test]
+    fn a_rule_can_name_what_a_pattern_fits() {
+        let can_be = |pattern: &str, who: &str| {
+            let who = Who::try_from(who.to_owned()).unwrap();
+            SanPattern::try_from(pattern.to_owned()).unwrap().can_be(&who)
+        };
+        let pattern = "spiffe://a.example/ns/*/sa/billing";
+        for who in ["spiffe://a.example/ns/x/sa/billing", "*", "spiffe:*", "spiffe://a.example/ns/x*"] {
+            assert!(can_be(pattern, who), "{who}");
+        }
+        for who in [
+            "spiffe://a.example/ns//sa/billing",
+            "spiffe://a.example/ns/x/sa",
+            "spiffe://a.example/ns/x/sa/billing/y",
+            "spiffe://a.example/ns/x/sa/billing/*",
+            "spiffe://a.example/nt*",
+            "billing",
+        ] {
+            assert!(!can_be(pattern, who), "{who}");
+        }
+        assert!(can_be("*.a.example", "x.a.example") && can_be("*.a.example", "x*") && !can_be("*.a.example", "a.b*"));
     }
 
     #[test]

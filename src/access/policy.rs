@@ -178,7 +178,7 @@ fn token(entry: TokenEntry, text: &str) -> Result<(toml::Spanned<Digest>, Token)
     Ok((entry.sha256, Token { name: entry.name.to_string(), expires: expires.transpose()? }))
 }
 
-fn unix_time(at: &Datetime) -> Option<i64> {
+pub(super) fn unix_time(at: &Datetime) -> Option<i64> {
     let Datetime { date: Some(date), time: Some(time), offset: Some(offset) } = at else { return None };
     let (hour, minute, second) = (time.hour, time.minute, time.second.unwrap_or_default());
     let text = format!("{date}T{hour:02}:{minute:02}:{second:02}Z");

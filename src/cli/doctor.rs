@@ -1,7 +1,9 @@
-//! `doctor`: checks each Redis of a store for what endangers locks, and prints the findings for people or as JSON.
+//! `doctor`: checks each Redis of a store for what endangers locks, or an access file, and prints the findings for
+//! people or as JSON.
 
 use super::{
     calls::print,
+    doctor_access,
     exit::{Failure, NO, OUTPUT, UNAVAILABLE},
     look::{ERROR, GOOD, HEADING, Look, WARNING},
     store::StoreArgs,
@@ -15,26 +17,41 @@ use crate::{
 };
 use clap::Args;
 use serde::Serialize;
+use std::path::PathBuf;
 
-/// The Redis to check.
+/// What to check.
 #[derive(Args, Clone, Debug)]
+#[command(mut_arg("store", |store| store.required(false).required_unless_present("access")))]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     store: StoreArgs,
 
-    /// Print one JSON object for each Redis
+    /// Access file to check: rules for nobody, identities without a rule, tokens that expire soon. It needs no store
+    #[arg(long, value_name = "FILE")]
+    access: Option<PathBuf>,
+
+    /// Print one JSON object for each Redis, and one for the access file
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Serialize)]
 struct Report<'a> {
-    store: String,
+    #[serde(flatten)]
+    of: Of,
     severity: Severity,
     findings: &'a [Finding],
     /// Why the checks could not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
+}
+
+/// What the findings are about.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Of {
+    Access(String),
+    Store(String),
 }
 
 impl Report<'_> {
@@ -44,8 +61,30 @@ impl Report<'_> {
     }
 }
 
-/// Checks each Redis and prints the findings. Changes nothing.
+/// Checks what the arguments name, and prints the findings. Changes nothing.
 pub(super) async fn doctor(args: DoctorArgs) -> Result<(), Failure> {
+    let has_store = args.access.is_none() || args.store.is_given();
+    if let Some(path) = &args.access {
+        let findings = doctor_access::findings(path)?;
+        let of = path.display().to_string();
+        if args.json {
+            Report { of: Of::Access(of), severity: worst(&findings), findings: &findings, error: None }.print()?;
+        } else {
+            show(&findings, has_store.then_some(&of))?;
+        }
+    }
+    if has_store { check_store(&args).await } else { Ok(()) }
+}
+
+fn show(findings: &[Finding], heading: Option<&String>) -> Result<(), Failure> {
+    let look = Look::of_stdout();
+    if let Some(heading) = heading {
+        print(&look.paint(HEADING, heading))?;
+    }
+    print(&text(findings, look))
+}
+
+async fn check_store(args: &DoctorArgs) -> Result<(), Failure> {
     let (urls, keys) = (args.store.urls()?, Keys::of(args.store.prefix()));
     let (mut worst_of_all, mut away) = (Severity::Ok, Vec::new());
     for url in &urls {
@@ -54,13 +93,9 @@ pub(super) async fn doctor(args: DoctorArgs) -> Result<(), Failure> {
         let severity = if why.is_some() { Severity::Error } else { worst(&findings) };
         worst_of_all = worst_of_all.max(severity);
         if args.json {
-            Report { store, severity, findings: &findings, error: why.as_deref() }.print()?;
+            Report { of: Of::Store(store), severity, findings: &findings, error: why.as_deref() }.print()?;
         } else if !findings.is_empty() {
-            let look = Look::of_stdout();
-            if urls.len() > 1 {
-                print(&look.paint(HEADING, &store))?;
-            }
-            print(&text(&findings, look))?;
+            show(&findings, (urls.len() > 1 || args.access.is_some()).then_some(&store))?;
         }
         away.extend(why.map(|why| format!("cannot check {url}: {why}")));
     }

@@ -63,8 +63,8 @@ const MEANINGS: [(&str, &str); 13] = [
     ("77", "the server refused the credentials, or no rule permits the call; access check: no rule permits it"),
     (
         "78",
-        "serve: the configuration is invalid; doctor, quorum: a file for TLS cannot be used; access check: the file \
-         cannot be used",
+        "serve: the configuration is invalid; doctor, quorum: a file for TLS cannot be used; doctor, access check: \
+         the access file cannot be used",
     ),
     ("126", "run: the command cannot be executed"),
     ("127", "run: the command was not found"),

@@ -14,6 +14,7 @@ mod connect;
 mod deadlocks;
 mod docs;
 mod doctor;
+mod doctor_access;
 pub mod exit;
 mod health;
 mod hold;
@@ -83,7 +84,7 @@ enum Command {
     Drain(calls::admin::DrainArgs),
     /// Ask a server on this machine, at its admin port, whether it is ready
     Health(health::HealthArgs),
-    /// Check each Redis of a store for what endangers locks
+    /// Check each Redis of a store for what endangers locks, or an access file for what is odd in it
     Doctor(doctor::DoctorArgs),
     /// Make a store of three or five Redis servers, show how it is, replace one of them, go on after a loss
     #[command(subcommand)]

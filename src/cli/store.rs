@@ -15,8 +15,8 @@ pub(crate) struct StoreArgs {
     // Not parsed by clap, whose error message would contain the password of an invalid URL.
     /// URL of the Redis, or URLs with commas between, as for serve: redis://[user:password@]host:port[/db],
     /// rediss:// for TLS, redis+sentinel://host,host,host/name, or redis+cluster://host,host,host
-    #[arg(long, value_name = "URL", env = "FENCEPOST_STORE", hide_env_values = true)]
-    store: String,
+    #[arg(long, value_name = "URL", env = "FENCEPOST_STORE", hide_env_values = true, required = true)]
+    store: Option<String>,
 
     /// Name of the store in Redis, as for serve
     #[arg(
@@ -50,6 +50,11 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
+    /// Whether a store is named, where none has to be.
+    pub(crate) fn is_given(&self) -> bool {
+        self.store.as_ref().is_some_and(|store| !store.is_empty())
+    }
+
     /// The name of the store.
     pub(crate) fn prefix(&self) -> &str {
         &self.store_prefix
@@ -57,7 +62,7 @@ impl StoreArgs {
 
     /// The URLs with their files, which are checked. If there are several, each is that of a Redis.
     pub(crate) fn urls(&self) -> Result<Vec<NodeUrl>, Failure> {
-        let urls = urls_in(&self.store);
+        let urls = urls_in(self.store.as_deref().unwrap_or_default());
         let parsed = urls.iter().map(|url| NodeUrl::parse(url)).collect::<Result<Vec<_>, _>>();
         let parsed = parsed.and_then(|parsed| why_no_list(&urls).map_or(Ok(parsed), |why| Err(why.to_owned())));
         let urls = parsed.map_err(|why| Failure::new(COMMAND_LINE, format!("--store: {why}")))?;

@@ -5,6 +5,7 @@ use crate::{
     support::{Ended, Process, Server, fencepost},
 };
 use nix::libc::O_NONBLOCK;
+use serde_json::{Value, json};
 use std::{
     fs::{self, File, OpenOptions},
     io::{Read as _, Write as _},
@@ -147,6 +148,33 @@ fn a_server_needs_a_file_that_it_can_use() {
     let mut empty = fencepost(&["serve", "--listen", "127.0.0.1:0"]);
     let refused = Process::start(empty.env("FENCEPOST_ACCESS", "")).ended().expect(78);
     refused.says("FENCEPOST_ACCESS: set, but empty");
+}
+
+#[test]
+fn doctor_says_what_is_odd_in_a_file() {
+    let folder = Folder::new();
+    let (_, entry) = folder.token("app");
+    let file = folder.write("access.toml", &format!("mode = \"enforce\"\n{entry}{RULES}"));
+    let doctor = |more: &[&str]| run(&[&["doctor", "--access", &file], more].concat());
+    let told = doctor(&[]).expect(0);
+    let lines: Vec<_> = told.out.lines().map(str::trim_end).collect();
+    assert_eq!(
+        lines,
+        [
+            "ok       access       the file can be used: mode enforce; entries: token 1, jwt 0, certificate 0, rule 2",
+            "warning  rule         rule 2 (line 13): nobody can be \"operator\"",
+            "                      at stake: what it permits, it permits nobody: perhaps the name is misspelt",
+            "                      change: write the name as a token, a certificate or the prefix of an issuer has it, or remove it",
+        ]
+    );
+    let report = doctor(&["--json"]).expect(0).json();
+    assert_eq!((&report["access"], &report["severity"]), (&json!(file), &json!("warning")));
+    assert_eq!((&report["findings"][1]["check"], &report["store"]), (&json!("rule"), &Value::Null));
+    let both = doctor(&["--store", "redis://127.0.0.1:1"]).expect(69).says("cannot check redis://127.0.0.1:1");
+    assert!(both.out.starts_with(&format!("{file}\nok       access")), "{both:?}");
+    run(&["doctor"]).expect(2).says("--store <URL>");
+    folder.write("access.toml", "mode = 1");
+    doctor(&[]).expect(78).says(&file).says("cannot be used: line 1, column 8");
 }
 
 #[test]
