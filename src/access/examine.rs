@@ -3,6 +3,7 @@
 use super::{
     contents::Contents,
     error::{AccessError, place},
+    fetched::Fetched,
     file::{AccessFile, Mode, RuleEntry, TokenEntry, Who},
     grants::Names,
     policy::{Policy, unix_time},
@@ -40,7 +41,7 @@ pub struct Oddity {
 
 /// Reads and checks a file as a server does, and looks for what is odd in it, at this Unix time.
 pub fn examine(path: &Path, now: i64) -> Result<Examined, AccessError> {
-    let (file, contents) = Contents::read(path)?;
+    let (file, contents) = Contents::read(path, &Fetched::default())?;
     let text = contents.text.as_str();
     let rules = file.rule.iter().enumerate().map(|(index, rule)| Rule::new(index, rule, text));
     let rules: Vec<Rule<'_>> = rules.collect();

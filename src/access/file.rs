@@ -1,10 +1,12 @@
 //! The access file as it is written. All rules about single values are in the types of the values, so that each error
 //! has the place of its value.
 
-use super::{certificate::SanPattern, grants::Names, jwt::IDENTITY_BYTES_MAX, token::Digest, verb::Verb};
+use super::{
+    certificate::SanPattern, grants::Names, jwt::IDENTITY_BYTES_MAX, keys_at::KeysAt, token::Digest, verb::Verb,
+};
 use jsonwebtoken::Algorithm;
 use serde::Deserialize;
-use std::{ops::Deref, path::PathBuf};
+use std::ops::Deref;
 use toml::{Spanned, value::Datetime};
 
 /// Whether what no rule permits is refused.
@@ -47,7 +49,7 @@ pub(super) struct TokenEntry {
 pub(super) struct JwtEntry {
     pub(super) issuer: Text,
     pub(super) audience: Text,
-    pub(super) keys: Spanned<PathBuf>,
+    pub(super) keys: Spanned<KeysAt>,
     pub(super) algorithms: Spanned<Vec<TokenAlgorithm>>,
     #[serde(default = "subject")]
     pub(super) claim: Text,

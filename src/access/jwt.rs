@@ -4,13 +4,20 @@
 //! the access file names, and nothing else: an address or a key in it is ignored, and what would have to be understood
 //! (`crit`), or is encrypted, is refused.
 
-use super::{file::JwtEntry, jwks, policy::Refusal, signature};
+use super::{
+    file::JwtEntry,
+    jwks,
+    keys_at::{KeysAt, KeysUrl},
+    policy::Refusal,
+    signature,
+};
 use jsonwebtoken::{
     Algorithm, Header, TokenData, Validation, dangerous::insecure_decode_claims, decode, decode_header,
     errors::ErrorKind,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How far the clock of an issuer may be ahead, for `nbf`. `exp` has no such allowance: streams end at it.
 const AHEAD_MAX_SECONDS: u64 = 60;
@@ -23,6 +30,10 @@ pub(super) struct Issuer {
     /// What each of its algorithms has to satisfy. `jsonwebtoken` wants those of one validation to be of one family.
     validations: Vec<(Algorithm, Validation)>,
     keys: Vec<jwks::Key>,
+    /// Where the keys are fetched.
+    url: Option<KeysUrl>,
+    /// A token named a key that is not among them.
+    lacks_key: AtomicBool,
     claim: String,
     prefix: String,
 }
@@ -41,8 +52,9 @@ struct Unverified {
 }
 
 impl Issuer {
-    /// An issuer with the keys in this file. The error is the end of a sentence about the file.
-    pub(super) fn new(entry: &JwtEntry, keys: &[u8]) -> Result<Self, String> {
+    /// An issuer with these keys; without any if they were not fetched yet. The error is the end of a sentence about
+    /// their file.
+    pub(super) fn new(entry: &JwtEntry, keys: Option<&[u8]>) -> Result<Self, String> {
         signature::install();
         let algorithms: Vec<Algorithm> =
             entry.algorithms.get_ref().iter().map(|algorithm| algorithm.of_token()).collect();
@@ -58,16 +70,43 @@ impl Issuer {
         Ok(Self {
             issuer: entry.issuer.to_string(),
             validations: algorithms.iter().map(validation).collect(),
-            keys: jwks::read(keys, &algorithms)?,
+            keys: keys.map_or_else(|| Ok(Vec::new()), |keys| jwks::read(keys, &algorithms))?,
+            url: if let KeysAt::Url(url) = entry.keys.get_ref() { Some(url.clone()) } else { None },
+            lacks_key: AtomicBool::new(false),
             claim: entry.claim.to_string(),
             prefix: entry.prefix.to_string(),
         })
     }
 
+    /// Where its keys are fetched, if they are.
+    pub(super) fn url(&self) -> Option<&KeysUrl> {
+        self.url.as_ref()
+    }
+
+    /// Whether its keys should be fetched at once.
+    pub(super) fn wants_keys(&self) -> bool {
+        self.keys.is_empty() || self.lacks_key.load(Ordering::Relaxed)
+    }
+
+    /// They were fetched.
+    pub(super) fn wants_no_keys(&self) {
+        self.lacks_key.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether it could use these keys. The error is the end of a sentence about them.
+    pub(super) fn check(&self, keys: &[u8]) -> Result<(), String> {
+        let algorithms: Vec<Algorithm> = self.validations.iter().map(|(algorithm, _)| *algorithm).collect();
+        jwks::read(keys, &algorithms).map(drop)
+    }
+
     fn verify(&self, token: &str, header: &Header, now: i64) -> Result<Bearer, Refusal> {
         let validation = self.validations.iter().find(|(algorithm, _)| *algorithm == header.alg);
         let (_, validation) = validation.ok_or(Refusal::Invalid)?;
-        for candidate in self.keys.iter().filter(|key| key.fits(header.alg, header.kid.as_deref())) {
+        let mut candidates = self.keys.iter().filter(|key| key.fits(header.alg, header.kid.as_deref())).peekable();
+        if candidates.peek().is_none() {
+            self.lacks_key.store(true, Ordering::Relaxed);
+        }
+        for candidate in candidates {
             match decode::<Map<String, Value>>(token, &candidate.key, validation) {
                 Ok(TokenData { claims, .. }) => return self.bearer(&claims, now),
                 Err(error) => match error.kind() {

@@ -9,10 +9,12 @@ mod contents;
 mod credentials;
 mod error;
 mod examine;
+mod fetched;
 mod file;
 mod grants;
 mod jwks;
 mod jwt;
+mod keys_at;
 mod policy;
 mod signature;
 #[cfg(test)]
@@ -26,11 +28,13 @@ pub use error::AccessError;
 pub use examine::{Examined, Oddity, examine};
 pub use file::Mode;
 pub use grants::Grants;
+pub use keys_at::KeysUrl;
 pub use policy::{Identity, Permitting, Policy, Refusal};
 pub use token::NewToken;
 pub use verb::Verb;
 
 use contents::Contents;
+use fetched::Fetched;
 use parking_lot::{Mutex, RwLock};
 use std::{
     fmt,
@@ -49,6 +53,7 @@ pub struct Access {
     /// The number of the policy, counted from 1.
     generation: AtomicU64,
     seen: Mutex<Seen>,
+    fetched: Fetched,
     /// Of the hashes of credentials.
     seed: u64,
 }
@@ -76,22 +81,24 @@ pub fn check_name(name: &str) -> Result<(), String> {
     file::Text::try_from(name.to_owned()).map(drop)
 }
 
-/// Reads and checks a file.
+/// Reads and checks a file. Keys at URLs are not fetched.
 pub fn load(path: &Path) -> Result<Policy, AccessError> {
-    let (file, contents) = Contents::read(path)?;
+    let (file, contents) = Contents::read(path, &Fetched::default())?;
     Policy::new(file, &contents)
 }
 
 impl Access {
     /// Reads and checks the file.
     pub fn load(path: PathBuf) -> Result<Self, AccessError> {
-        let (file, contents) = Contents::read(&path)?;
+        let fetched = Fetched::default();
+        let (file, contents) = Contents::read(&path, &fetched)?;
         let policy = Arc::new(Policy::new(file, &contents)?);
         Ok(Self {
             path,
             policy: RwLock::new(policy),
             generation: AtomicU64::new(1),
             seen: Mutex::new(Seen { contents, refused: None }),
+            fetched,
             seed: RandomState::new().hash_one(()),
         })
     }
@@ -99,7 +106,7 @@ impl Access {
     /// Looks at the files again. Blocks while it reads them.
     pub fn reload(&self) -> Reload {
         let mut seen = self.seen.lock();
-        let loaded = Contents::read(&self.path).and_then(|(file, contents)| {
+        let loaded = Contents::read(&self.path, &self.fetched).and_then(|(file, contents)| {
             if contents == seen.contents {
                 return Ok(None);
             }

@@ -86,8 +86,8 @@ impl Policy {
         }
         require_own_prefixes(&file.jwt, text)?;
         let issuers = file.jwt.iter().zip(&contents.keys).map(|(entry, keys)| {
-            let path = entry.keys.get_ref().display();
-            let issuer = keys.as_ref().map_err(Clone::clone).and_then(|keys| Issuer::new(entry, keys));
+            let path = entry.keys.get_ref();
+            let issuer = keys.as_ref().map_err(Clone::clone).and_then(|keys| Issuer::new(entry, keys.as_deref()));
             issuer.map_err(|why| AccessError::at(text, &entry.keys.span(), format!("{path} {why}")))
         });
         let certificates =
@@ -150,6 +150,10 @@ impl Policy {
                 Permitting { rule: index + 1, line: rule.line, locks }
             })
             .find(|permitting| permitting.locks.is_some() || !verb.concerns_locks())
+    }
+
+    pub(super) fn issuers(&self) -> &[Issuer] {
+        &self.issuers
     }
 
     /// How many tokens, issuers, entries for certificates, and rules there are.

@@ -8,6 +8,7 @@ use std::fs;
 
 #[path = "../../tests/support/issuer.rs"]
 mod issuer;
+mod urls;
 
 /// A folder with an access file, and the keys of an issuer.
 struct Folder {

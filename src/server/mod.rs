@@ -7,9 +7,11 @@ mod audit;
 mod backlog;
 mod drain;
 mod faults;
+mod fetch;
 mod grants;
 mod health;
 mod http2;
+mod issuer_keys;
 mod layers;
 mod listen;
 mod open_files;
@@ -45,6 +47,7 @@ use backlog::Backlogs;
 use grants::AuditedGrants;
 use health::Health;
 use http2::Http2;
+use issuer_keys::IssuerKeys;
 use layers::{
     BrokenOffLayer, CallsLayer, ContentTypeLayer, DeadlineLayer, OpenCalls, RequestTimeLayer, TracesLayer,
     UnreadableLayer,
@@ -230,6 +233,7 @@ impl Server<'_> {
         let refresh = move || measured.measure();
         let pages = Pages::new(build, metrics.clone(), refresh, health.subscribe());
         let ordered = (!faults.is_empty()).then(|| Arc::new(Faults::default()));
+        let issuer_keys = IssuerKeys::start(access.clone(), metrics.access.clone()).await;
         let guard = access.clone().map(|access| Guard::new(access, metrics.access.clone(), audit.clone()));
         let api = Api::new(locks, store, config.drain_timeout, &metrics.calls, &traces);
         let api = api.with_faults(ordered.clone()).guarded(guard.map(Arc::new)).audited(audit.clone());
@@ -273,6 +277,7 @@ impl Server<'_> {
             never = follow_files(tls.as_deref(), &metrics.connections) => match never {},
             never = follow_access(access, &metrics.access, audit.as_deref()) => match never {},
             never = audit::follow(audit.as_deref()) => match never {},
+            never = issuer_keys.follow() => match never {},
             never = health.follow_store(store_up.clone()) => match never {},
             never = doubt_observed(locks, store_up) => match never {},
             never = admin.run() => match never {},

@@ -14,6 +14,9 @@ mod deadlocks;
 mod export;
 mod help;
 mod hold;
+#[path = "../../support/issuer.rs"]
+mod issuer;
+mod issuer_keys;
 mod last_answer;
 mod marks;
 mod observe;
