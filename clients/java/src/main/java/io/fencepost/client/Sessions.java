@@ -195,7 +195,7 @@ final class Sessions {
     } else if (session == current) {
       current = null;
       troubles.add(session.server, failure);
-      notRenewing(session.server, failure, now);
+      planNext(session.server, failure, now);
     }
     for (Operation operation : unanswered) {
       operation.session = null;
@@ -208,7 +208,7 @@ final class Sessions {
   }
 
   /** The current session is over. Decides where and when the next one is opened. */
-  private void notRenewing(int server, Failure failure, long now) {
+  private void planNext(int server, Failure failure, long now) {
     boolean stays = failure.isOverQuota();
     preferred = stays ? server : servers.after(preferred);
     boolean full = failure.code() == Status.Code.RESOURCE_EXHAUSTED && (stays || !hasOther());
