@@ -13,9 +13,12 @@ use std::{
         Arc,
         atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
+use tokio::time::Instant;
 
+/// The longest time after which a refused acquire is to be tried again.
+const RETRY_MAX: Duration = Duration::from_secs(5);
 /// So many accounts are kept before those that nobody uses are looked for.
 const ACCOUNTS_KEPT: usize = 1_024;
 const SECOND: u64 = 1_000_000_000;
@@ -46,6 +49,8 @@ pub(super) struct Account {
     /// When all acquires so far are paid off at the rate of the quota, in nanoseconds since the accounts began (GCRA,
     /// the leaky bucket as a meter of ITU-T I.371). One number, which a changed quota does not make wrong.
     paid_off: AtomicU64,
+    /// When there is room for all acquires that were refused, if they come one after the other at the rate.
+    room_for_all: AtomicU64,
 }
 
 impl Account {
@@ -88,6 +93,7 @@ impl Accounts {
             subject: subject.clone(),
             used: Limit::ALL.map(|_| AtomicU32::new(0)),
             paid_off: AtomicU64::new(0),
+            room_for_all: AtomicU64::new(0),
         });
         open.accounts.insert(subject, account.clone());
         account
@@ -126,8 +132,8 @@ pub struct Exceeded {
     pub limit: Limit,
     /// The most that it allows.
     pub max: u32,
-    /// When there is room again, if that is known.
-    pub room_in: Option<Duration>,
+    /// When to try again, if that is known.
+    pub retry_in: Option<Duration>,
     /// Whether it is refused, or only counted.
     pub mode: QuotaMode,
 }
@@ -153,7 +159,7 @@ impl InUse {
     }
 
     /// Whether it counts for this caller.
-    pub(super) fn is_of(&self, allowance: &Allowance) -> bool {
+    pub fn is_of(&self, allowance: &Allowance) -> bool {
         Arc::ptr_eq(&self.account, &allowance.account)
     }
 }
@@ -181,21 +187,31 @@ impl Allowance {
         (taken.then(|| InUse { account: self.account.clone(), limit, count: AtomicU32::new(1) }), exceeded)
     }
 
-    /// A count that begins with 0, and that is never refused.
-    pub fn count(&self, limit: Limit) -> InUse {
-        InUse { account: self.account.clone(), limit, count: AtomicU32::new(0) }
+    /// Counts so many in use, which is never refused.
+    pub fn count(&self, limit: Limit, count: u32) -> InUse {
+        let in_use = InUse { account: self.account.clone(), limit, count: AtomicU32::new(0) };
+        in_use.set(count);
+        in_use
     }
 
-    /// Counts an acquire, unless the quota does not allow it.
-    pub fn acquire(&self) -> Result<(), Exceeded> {
-        if let Some(max) = self.quota.max(Limit::Leases)
-            && self.account.used(Limit::Leases).load(Relaxed) >= max
-        {
-            return Err(self.exceeded(Limit::Leases, max, None));
-        }
-        let Some(rate) = self.quota.max(Limit::AcquiresPerSecond) else { return Ok(()) };
-        self.pay(rate, self.accounts.now())
-            .map_err(|room_in| self.exceeded(Limit::AcquiresPerSecond, rate, Some(room_in)))
+    /// Counts an acquire at the rate of the quota, or says that it does not allow it.
+    pub fn acquire(&self) -> Option<Exceeded> {
+        let (rate, now) = (self.quota.max(Limit::AcquiresPerSecond)?, self.accounts.now());
+        let room_in = self.pay(rate, now).err()?;
+        let retry_in = self.line_up(room_in, rate, now);
+        Some(self.exceeded(Limit::AcquiresPerSecond, rate, Some(retry_in)))
+    }
+
+    /// When a refused acquire is to come again: those of many clients one after the other, so that not all of them come
+    /// for the same room.
+    fn line_up(&self, room_in: Duration, rate: u32, now: u64) -> Duration {
+        let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        let room_at = now.saturating_add(nanos(room_in));
+        let longest = now.saturating_add(nanos(RETRY_MAX));
+        let own = |all: u64| all.clamp(room_at, longest.max(room_at));
+        let with_own = |all| Some(own(all).saturating_add(SECOND / u64::from(rate).max(1)));
+        let (Ok(all) | Err(all)) = self.account.room_for_all.fetch_update(Relaxed, Relaxed, with_own);
+        Duration::from_nanos(own(all) - now)
     }
 
     /// Counts an acquire at this time, or returns when there is room for it.
@@ -210,8 +226,8 @@ impl Allowance {
         }
     }
 
-    fn exceeded(&self, limit: Limit, max: u32, room_in: Option<Duration>) -> Exceeded {
-        Exceeded { subject: self.account.subject.to_string(), limit, max, room_in, mode: self.quota.mode }
+    fn exceeded(&self, limit: Limit, max: u32, retry_in: Option<Duration>) -> Exceeded {
+        Exceeded { subject: self.account.subject.to_string(), limit, max, retry_in, mode: self.quota.mode }
     }
 }
 
@@ -272,19 +288,32 @@ mod tests {
     }
 
     #[test]
-    fn acquires_are_refused_at_the_most_leases() {
+    fn acquires_under_way_are_counted_with_the_leases() {
         let it = allowance("leases = 2");
-        let kept = it.count(Limit::Leases);
-        kept.set(1);
-        assert_eq!(it.acquire(), Ok(()));
+        let kept = it.count(Limit::Leases, 1);
+        let (under_way, exceeded) = it.take(Limit::Leases);
+        assert!(under_way.is_some() && exceeded.is_none());
+        assert_eq!(it.take(Limit::Leases).1.unwrap().limit, Limit::Leases);
+        // It has its lease.
         kept.set(2);
-        assert_eq!(it.acquire().unwrap_err().limit, Limit::Leases);
-        let more = it.count(Limit::Leases);
-        more.set(7);
-        drop(kept);
+        drop(under_way);
+        assert!(it.take(Limit::Leases).0.is_none());
+        kept.set(7);
         assert_eq!(it.accounts.usage(), [("a".to_owned(), Limit::Leases, 7)]);
-        drop(more);
-        assert_eq!(it.acquire(), Ok(()));
+        drop(kept);
+        assert!(it.take(Limit::Leases).0.is_some());
+    }
+
+    #[test]
+    fn refused_acquires_come_again_one_after_the_other() {
+        let it = allowance("acquires_per_second = 10\nburst = 2");
+        let room = Duration::from_millis(40);
+        let retries: Vec<_> = (0..4).map(|_| it.line_up(room, 10, SECOND).as_millis()).collect();
+        assert_eq!(retries, [40, 140, 240, 340]);
+        assert_eq!(it.line_up(room, 10, SECOND + SECOND / 4).as_millis(), 190, "the line moves on");
+        assert_eq!(it.line_up(room, 10, 9 * SECOND).as_millis(), 40, "who has come in time is no longer before others");
+        let longest = (0..1_000).map(|_| it.line_up(room, 10, 20 * SECOND)).max();
+        assert_eq!(longest, Some(RETRY_MAX));
     }
 
     #[test]

@@ -198,6 +198,10 @@ impl TryFrom<String> for Who {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
+        // No identity has such a name.
+        if text.len() > IDENTITY_BYTES_MAX || text.contains(char::is_control) {
+            return Err(format!("must have 1 to {IDENTITY_BYTES_MAX} bytes, none of them control characters"));
+        }
         match text.strip_suffix('*') {
             None if text.is_empty() => Err("must name an identity, or all of them as \"*\"".to_owned()),
             None if !text.contains('*') => Ok(Self::Exact(text)),

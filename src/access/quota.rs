@@ -7,6 +7,9 @@ use super::{
 use std::{fmt, num::NonZeroU32, sync::Arc};
 use toml::Spanned;
 
+/// How often a client tries again in a second, at most: see [`RETRY_DELAY`](crate::domain::limits::RETRY_DELAY).
+const RETRIES_PER_SECOND: u32 = 5;
+
 /// What a quota limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
@@ -14,7 +17,7 @@ pub enum Limit {
     AcquiresPerSecond,
     /// Acquires that wait now.
     Waits,
-    /// Leases that streams keep now.
+    /// Leases that streams keep now, and acquires under way.
     Leases,
     /// Streams that are open now.
     Streams,
@@ -70,6 +73,13 @@ impl Quota {
             (Some(burst), None) => {
                 return Err(AccessError::at(text, &burst.span(), "burst needs acquires_per_second beside it"));
             }
+            // Who is refused comes again after 200 ms at the earliest, so a smaller one would bound the rate.
+            (Some(burst), Some(rate)) if burst.get_ref().get() < rate.div_ceil(RETRIES_PER_SECOND) => {
+                let least = rate.div_ceil(RETRIES_PER_SECOND);
+                let why =
+                    format!("must be at least {least}, a fifth of acquires_per_second: clients try 5 times a second");
+                return Err(AccessError::at(text, &burst.span(), why));
+            }
             (Some(burst), Some(_)) => burst.get_ref().get(),
             // What a second allows may come at once.
             (None, acquires) => acquires.unwrap_or_default(),
@@ -120,7 +130,9 @@ impl Quotas {
                     return refused("another quota has each_address = true: one may have it");
                 }
                 (None, true) => all.each_address = Some(quota),
-                _ => return refused("a quota needs who, or each_address = true for callers without an identity"),
+                _ => {
+                    return refused("a quota needs either who, or each_address = true for callers without an identity");
+                }
             }
         }
         Ok(all)

@@ -82,16 +82,18 @@ impl Dispatch for Caller {
         work: impl Future<Output = Result<T, LocksError>> + Send,
     ) -> impl Future<Output = Result<T, LocksError>> + Send {
         // Before the work is polled, so that nothing of it has begun.
-        let permitted = self.visitor.as_ref().map_or(Ok(()), |visitor| visitor.may(operation, target));
-        let work = match permitted {
-            Ok(()) => Either::Left(work),
-            Err(denied) => Either::Right(ready(Err(denied))),
+        let permitted = self.visitor.as_ref().map_or(Ok(None), |visitor| visitor.may(operation, target));
+        let (work, in_use) = match permitted {
+            Ok(in_use) => (Either::Left(work), in_use),
+            Err(denied) => (Either::Right(ready(Err(denied))), None),
         };
         let name = target.lock_name();
         // Combinators, because an async block would hold the operation's future twice.
         let span = self.traces.operation(operation.text(), name.map(LockName::as_str));
         let failure = span.clone();
         let work = work.inspect(move |outcome| {
+            // Until now, and no longer if the work is dropped.
+            drop(in_use);
             self.metrics.operation(operation, outcome.is_ok());
             if outcome.is_err() {
                 failed(failure.as_ref(), "error");

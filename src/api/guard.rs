@@ -3,7 +3,7 @@
 mod quota;
 
 use crate::{
-    access::{Access, Connection, Credentials, Mode, Refusal, Verb, Verdict},
+    access::{Access, Connection, Credentials, InUse, Mode, Refusal, Verb, Verdict},
     api::peer::{Origin, Peer},
     clock::wall_time,
     domain::name::LockName,
@@ -114,9 +114,11 @@ pub(super) struct Visitor {
 impl Visitor {
     /// Whether the caller may carry out an operation, which counts in its quota from now on. What is denied is counted
     /// and logged, and refused unless the file is only observed.
-    pub(super) fn may(&self, operation: OperationKind, target: Target<'_>) -> Result<(), LocksError> {
+    ///
+    /// Returns what the operation uses of the quota until it is over.
+    pub(super) fn may(&self, operation: OperationKind, target: Target<'_>) -> Result<Option<InUse>, LocksError> {
         self.has(Need::of(operation), target)?;
-        self.is_within_quota(operation)
+        self.uses(operation)
     }
 
     /// Whether the caller may go on with an operation. As [`Self::may`], but a file that is only observed ends nothing,

@@ -254,7 +254,7 @@ impl Server<'_> {
         let callers = Callers { tls: tls.clone().filter(|_| config.admin_tls), access: access.clone() };
         let mut admin = Admin::new(admin, pages.router(outer.service(grpc), hosts), callers, refusals.clone());
         let services = api::services(&api, health_service, with_admin)?;
-        let service = outer.layer(DeadlineLayer).layer(RequestTimeLayer(refusals.clone())).service(services);
+        let service = outer.layer(DeadlineLayer).layer(RequestTimeLayer::new(refusals.clone())).service(services);
         let calls = OpenCalls::new(config, metrics.connections.open_calls.clone(), refusals.clone());
         let orders = ordered.clone().map_or_else(Router::new, |ordered| faults::router(ordered, locks.clone()));
         let mut faults = Admin::new(faults, orders, Callers::default(), refusals.clone());

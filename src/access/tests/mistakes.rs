@@ -44,10 +44,15 @@ fn a_mistake_has_its_place_and_shows_no_secret() {
         ("mode = \"enforce\"\n[[certificate]]\nsan = \"a*\"", "line 3, column 7: * must be a whole segment"),
         ("mode = \"enforce\"\nx = [", "line 2, column "),
         (&quota("who = [\"a\"]"), "line 2, column 1: a quota needs at least one of acquires_per_second, waits, leases"),
-        (&quota("waits = 1"), "line 2, column 1: a quota needs who, or each_address = true"),
+        (
+            &quota("who = [\"a\"]\nacquires_per_second = 100\nburst = 19"),
+            "line 5, column 9: must be at least 20, a fifth",
+        ),
+        (&quota("who = [\"a\\nb\"]\nwaits = 1"), "line 3, column 7: must have 1 to 512 bytes"),
+        (&quota("waits = 1"), "line 2, column 1: a quota needs either who, or each_address = true"),
         (
             &quota("who = [\"a\"]\neach_address = true\nwaits = 1"),
-            "line 2, column 1: a quota needs who, or each_address",
+            "line 2, column 1: a quota needs either who, or each_address",
         ),
         (&quota("who = []\nwaits = 1"), "line 3, column 7: must name at least one identity"),
         (&quota("who = [\"a\"]\nwaits = 0"), "line 4, column 9: must be a nonzero u32"),

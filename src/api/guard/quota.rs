@@ -10,6 +10,7 @@ use crate::{
     locks::{LocksError, OverQuota, Permission},
     telemetry::metrics::{AccessMode, Label, OperationKind},
 };
+use parking_lot::Mutex;
 
 /// What of an operation a quota may refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,25 +50,31 @@ impl Limited {
 /// What the client of a stream may do, and what the stream uses of its quota while it is open.
 struct OfStream {
     visitor: Visitor,
-    leases: Option<InUse>,
+    /// Its leases. They count for the caller, and by the quota, of the moment when one was kept or ended last.
+    leases: Mutex<Option<InUse>>,
     _stream: Option<InUse>,
 }
 
 impl Visitor {
     /// Whether the quota of the caller allows an operation, which counts from now on.
-    pub(super) fn is_within_quota(&self, operation: OperationKind) -> Result<(), LocksError> {
+    ///
+    /// Returns what the operation uses until it is over: an acquire may become a lease.
+    pub(super) fn uses(&self, operation: OperationKind) -> Result<Option<InUse>, LocksError> {
         let limited = Limited::of(operation);
         if limited == Limited::Never {
-            return Ok(());
+            return Ok(None);
         }
-        let Some(allowance) = self.credentials.ask(|verdict| verdict.allowance.clone()) else { return Ok(()) };
+        let Some(allowance) = self.credentials.ask(|verdict| verdict.allowance.clone()) else { return Ok(None) };
         if let Some(exceeded) = self.credentials.count_connection(&allowance) {
             self.exceeds(exceeded)?;
         }
-        match limited {
-            Limited::Acquire => allowance.acquire().or_else(|exceeded| self.exceeds(exceeded)),
-            Limited::Call | Limited::Never => Ok(()),
+        if limited == Limited::Call {
+            return Ok(None);
         }
+        let (lease, exceeded) = allowance.take(Limit::Leases);
+        exceeded.map_or(Ok(()), |exceeded| self.exceeds(exceeded))?;
+        allowance.acquire().map_or(Ok(()), |exceeded| self.exceeds(exceeded))?;
+        Ok(lease)
     }
 
     /// Counts an acquire that waits, until the value is dropped.
@@ -83,9 +90,7 @@ impl Visitor {
     /// What the caller may do on a stream that opens now.
     pub(in crate::api) fn opens_stream(&self) -> Result<impl Permission + use<>, LocksError> {
         let stream = self.takes(Limit::Streams)?;
-        let allowance = self.credentials.ask(|verdict| verdict.allowance.clone());
-        let leases = allowance.map(|allowance| allowance.count(Limit::Leases));
-        Ok(OfStream { visitor: self.clone(), leases, _stream: stream })
+        Ok(OfStream { visitor: self.clone(), leases: Mutex::default(), _stream: stream })
     }
 
     fn takes(&self, limit: Limit) -> Result<Option<InUse>, LocksError> {
@@ -97,7 +102,7 @@ impl Visitor {
 
     /// Counts and logs what is above the quota. An error, unless the quota is only observed.
     fn exceeds(&self, exceeded: Exceeded) -> Result<(), LocksError> {
-        let Exceeded { subject, limit, max, room_in, mode } = exceeded;
+        let Exceeded { subject, limit, max, retry_in, mode } = exceeded;
         let label = match mode {
             QuotaMode::Observe => AccessMode::Observe,
             QuotaMode::Enforce => AccessMode::Enforce,
@@ -111,7 +116,7 @@ impl Visitor {
         match mode {
             QuotaMode::Observe => Ok(()),
             QuotaMode::Enforce => {
-                let retry_in = room_in.unwrap_or_default().max(RETRY_DELAY);
+                let retry_in = retry_in.unwrap_or_default().max(RETRY_DELAY);
                 Err(OverQuota { subject, limit: limit.text(), max, retry_in }.into())
             }
         }
@@ -128,8 +133,11 @@ impl Permission for OfStream {
     }
 
     fn keeps(&self, leases: usize) {
-        if let Some(counted) = &self.leases {
-            counted.set(u32::try_from(leases).unwrap_or(u32::MAX));
+        let allowance = self.visitor.credentials.ask(|verdict| verdict.allowance.clone());
+        let (mut counted, leases) = (self.leases.lock(), u32::try_from(leases).unwrap_or(u32::MAX));
+        match (&*counted, allowance) {
+            (Some(counted), Some(allowance)) if counted.is_of(&allowance) => counted.set(leases),
+            (_, allowance) => *counted = allowance.map(|allowance| allowance.count(Limit::Leases, leases)),
         }
     }
 }

@@ -4,6 +4,7 @@ mod broken_off;
 mod calls;
 mod content_type;
 mod deadline;
+mod late;
 mod open_calls;
 mod request_time;
 mod status;

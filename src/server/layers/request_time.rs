@@ -1,6 +1,8 @@
 //! Bounds the time in which the message of a unary request arrives. A client that sends the headers of a call and not
-//! its message would otherwise keep the call, and its stream, for as long as it likes.
+//! its message would otherwise keep the call, and its stream, for as long as it likes. A bounded number of calls may
+//! wait so at a time.
 
+use super::late::{LATE_PER_PEER, LateCall, LateCalls};
 use crate::{
     api::{self, peer::Peer},
     server::refusals::Refusals,
@@ -28,13 +30,22 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bounds the time of requests.
 #[derive(Clone)]
-pub(in crate::server) struct RequestTimeLayer(pub(in crate::server) Arc<Refusals>);
+pub(in crate::server) struct RequestTimeLayer {
+    refusals: Arc<Refusals>,
+    late: Arc<LateCalls>,
+}
+
+impl RequestTimeLayer {
+    pub(in crate::server) fn new(refusals: Arc<Refusals>) -> Self {
+        Self { refusals, late: Arc::default() }
+    }
+}
 
 impl<S> Layer<S> for RequestTimeLayer {
     type Service = RequestTime<S>;
 
     fn layer(&self, inner: S) -> RequestTime<S> {
-        RequestTime { inner, refusals: self.0.clone() }
+        RequestTime { inner, bounds: self.clone() }
     }
 }
 
@@ -42,7 +53,7 @@ impl<S> Layer<S> for RequestTimeLayer {
 #[derive(Clone)]
 pub(in crate::server) struct RequestTime<S> {
     inner: S,
-    refusals: Arc<Refusals>,
+    bounds: RequestTimeLayer,
 }
 
 impl<S, B> Service<Request<B>> for RequestTime<S>
@@ -59,14 +70,14 @@ where
 
     fn call(&mut self, request: Request<B>) -> S::Future {
         let bound = (!Method::of(request.uri().path()).takes_stream())
-            .then(|| TimeBound { refusals: self.refusals.clone(), peer: Peer::of(request.extensions()) });
-        self.inner.call(request.map(|body| Timely { body, bound, over: None }))
+            .then(|| TimeBound { bounds: self.bounds.clone(), peer: Peer::of(request.extensions()) });
+        self.inner.call(request.map(|body| Timely { body, bound, late: None }))
     }
 }
 
-/// Who is told when the time is over.
+/// Who is told when the time is over, or there is no room for another late call.
 struct TimeBound {
-    refusals: Arc<Refusals>,
+    bounds: RequestTimeLayer,
     peer: Option<Peer>,
 }
 
@@ -78,7 +89,7 @@ pin_project! {
         // `None` if the request is a stream.
         bound: Option<TimeBound>,
         // Set when it has to wait for the client. Most messages arrive together with their headers.
-        over: Option<Pin<Box<Sleep>>>,
+        late: Option<(Pin<Box<Sleep>>, LateCall)>,
     }
 }
 
@@ -95,10 +106,18 @@ where
         if let Poll::Ready(frame) = this.body.poll_frame(context) {
             return Poll::Ready(frame.map(|frame| frame.map_err(|error| Status::from_error(error.into()))));
         }
-        let Some(TimeBound { refusals, peer }) = this.bound else { return Poll::Pending };
-        let over = this.over.get_or_insert_with(|| Box::pin(sleep(REQUEST_TIMEOUT)));
+        let Some(TimeBound { bounds, peer }) = this.bound else { return Poll::Pending };
+        if this.late.is_none() {
+            let Some(late) = bounds.late.begin(*peer) else {
+                bounds.refusals.count(Bound::LateRequests, *peer);
+                let what = "calls from this address wait for their messages";
+                return Poll::Ready(Some(Err(api::too_many_calls(what, LATE_PER_PEER))));
+            };
+            *this.late = Some((Box::pin(sleep(REQUEST_TIMEOUT)), late));
+        }
+        let Some((over, _)) = this.late else { return Poll::Pending };
         ready!(over.as_mut().poll(context));
-        refusals.count(Bound::RequestTime, *peer);
+        bounds.refusals.count(Bound::RequestTime, *peer);
         Poll::Ready(Some(Err(api::request_too_slow(REQUEST_TIMEOUT))))
     }
 

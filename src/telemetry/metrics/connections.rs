@@ -36,6 +36,8 @@ label! {
         ContentType = "content_type",
         /// The time in which the message of a unary request arrives.
         RequestTime = "request_time",
+        /// Calls of one IP address whose messages have not arrived with their headers.
+        LateRequests = "late_requests",
         /// Resets and other floods of one connection.
         Resets = "resets",
         /// SETTINGS frames of one connection.

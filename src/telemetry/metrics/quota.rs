@@ -1,12 +1,14 @@
 //! What callers use of their quotas, and what is above them.
 
 use super::{AccessMode, Label};
-use crate::sync::Mutex;
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
-use std::collections::HashSet;
+use std::{
+    collections::HashSet,
+    sync::{Mutex, PoisonError},
+};
 
 /// The most callers that metrics name.
 const CALLERS_NAMED: usize = 100;
@@ -51,7 +53,7 @@ impl QuotaMetrics {
     }
 
     fn name(&self, caller: &str) -> String {
-        let mut named = self.named.lock();
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         if !named.contains(caller) {
             if named.len() >= CALLERS_NAMED {
                 return OTHERS.to_owned();

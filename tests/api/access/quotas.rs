@@ -256,12 +256,14 @@ async fn callers_without_an_identity_have_the_quota_of_their_address() {
 #[tokio::test]
 async fn a_changed_quota_counts_at_once() {
     let files = Files::new();
-    let world = start(&files, "leases = 1").await;
+    files.rules(&with_quota("leases = 1").replace("who = [\"small\"]", "who = [\"nobody\"]"));
+    let world = World::start(&files).await;
     let mut session = Session::open(&mut small(&world)).await.unwrap();
     assert!(matches!(session.acquire("a/1").await, Answer::Acquire(_)));
-    is_over(acquire(&mut small(&world), "a/2").await, "leases");
     files.rules(&with_quota("leases = 2"));
     until(async || world.metric("fencepost_access_reloads_total", "ok").await == 1.0).await;
+    // The session was opened before its client had a quota.
     assert!(matches!(session.acquire("a/2").await, Answer::Acquire(_)));
+    assert!(matches!(session.acquire("a/3").await, Answer::Error(_)));
     is_over(acquire(&mut small(&world), "a/3").await, "leases");
 }

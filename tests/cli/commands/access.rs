@@ -161,7 +161,7 @@ fn doctor_says_what_is_odd_in_a_file() {
     assert_eq!(
         lines,
         [
-            "ok       access       the file can be used: mode enforce; entries: token 1, jwt 0, certificate 0, rule 2",
+            "ok       access       the file can be used: mode enforce; entries: token 1, jwt 0, certificate 0, rule 2, quota 0",
             "warning  rule         rule 2 (line 13): nobody can be \"operator\"",
             "                      at stake: what it permits, it permits nobody: perhaps the name is misspelt",
             "                      change: write the name as a token, a certificate or the prefix of an issuer has it, or remove it",

@@ -155,6 +155,10 @@ fn the_limits_are_those_of_the_code() {
         ("`min_token` above the server's time", span(limits::MIN_TOKEN_AHEAD_MAX)),
         ("memory of ended requests", span(limits::ENDED_MEMORY)),
         ("queue position of a dropped call", span(limits::DROP_GRACE)),
+        (
+            "queue position of a request at a server that is silent, or that let the lock lapse when it was offered",
+            span(limits::MISSED_GRACE),
+        ),
         ("answer to a command, from Redis or from the server that leads the lock", span(limits::ANSWER_TIME_MAX)),
         ("reply of one Redis to what it is sent", span(RESPONSE_TIMEOUT)),
         ("way of a command to the server that leads the lock", span(limits::COMMAND_WINDOW)),
