@@ -135,7 +135,13 @@ impl Core {
     {
         let mut request = Request::new(message);
         request.set_timeout(limit);
-        self.answer(limit, send(request)).await
+        let timer = self.sleep(limit);
+        // Not through another function: it would hold the call twice. The loser is dropped; a dropped call is reset on
+        // the connection.
+        tokio::select! {
+            answer = send(request) => answer.map(tonic::Response::into_inner),
+            () = timer => Err(silence::no_answer()),
+        }
     }
 
     /// Opens a stream. It has no deadline, which would end it; only its begin has a time.
@@ -143,18 +149,9 @@ impl Core {
         &self,
         opening: impl Future<Output = Result<tonic::Response<R>, Status>>,
     ) -> Result<R, Status> {
-        self.answer(self.call_timeout, opening).await
-    }
-
-    async fn answer<R>(
-        &self,
-        limit: Duration,
-        call: impl Future<Output = Result<tonic::Response<R>, Status>>,
-    ) -> Result<R, Status> {
-        let timer = self.sleep(limit);
-        // The loser is dropped; a dropped call is reset on the connection.
+        let timer = self.sleep(self.call_timeout);
         tokio::select! {
-            answer = call => answer.map(tonic::Response::into_inner),
+            stream = opening => stream.map(tonic::Response::into_inner),
             () = timer => Err(silence::no_answer()),
         }
     }

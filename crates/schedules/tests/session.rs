@@ -85,7 +85,7 @@ fn cancel_during_release(is_held_until_then: bool) {
             let locks = service(Limits::default());
             let holder = granted(acquire(&locks, &name("a"), 1, 1, MINUTE).await);
             let (cancel, answer) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-            let stream = session(locks.clone(), (), requests(cancel.clone()), SECOND);
+            let stream = session(locks.clone(), ((), None), requests(cancel.clone()), SECOND);
             let reader = spawn({
                 let (locks, answer) = (locks.clone(), answer.clone());
                 async move {
@@ -131,7 +131,7 @@ fn a_session_that_ends_at_any_moment_blocks_nobody() {
             let (locks, grants) = (service(Limits::default()), Grants::default());
             let holder = granted(acquire(&locks, &name("a"), 1, 1, MINUTE).await);
             let (cancel, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-            let stream = session(locks.clone(), (), requests(cancel.clone()), SECOND);
+            let stream = session(locks.clone(), ((), None), requests(cancel.clone()), SECOND);
             let reader = spawn({
                 let (grants, end) = (grants.clone(), end.clone());
                 async move {

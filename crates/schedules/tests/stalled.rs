@@ -46,7 +46,7 @@ fn a_session_progresses_whoever_drives_it() {
             let holder = granted(acquire(&locks, &name("a"), 1, 1, MINUTE).await);
             let (waits, read_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
             let requests = tokio_stream::once(begin()).chain(tokio_stream::pending()).map(Ok);
-            let stream = session(locks.clone(), (), requests, SECOND);
+            let stream = session(locks.clone(), ((), None), requests, SECOND);
             let reader = spawn({
                 let (locks, waits, read_on) = (locks.clone(), waits.clone(), read_on.clone());
                 async move {

@@ -56,7 +56,9 @@ impl Rotated {
         let path = folder.join("token");
         let (new, file) = (folder.join("new"), path.clone());
         let write = move || {
-            let valid_until = (SystemTime::now() + VALID_FOR).duration_since(SystemTime::UNIX_EPOCH).unwrap();
+            // The time of the system, which is that of a new file.
+            let now = tempfile::tempfile().unwrap().metadata().unwrap().modified().unwrap();
+            let valid_until = (now + VALID_FOR).duration_since(SystemTime::UNIX_EPOCH).unwrap();
             let claims = json!({
                 "iss": "https://issuer.example", "aud": "fencepost", "sub": "interop", "exp": valid_until.as_secs(),
             });
