@@ -1,10 +1,11 @@
-//! What is odd in an access file that can be used: rules for nobody, identities without a rule, tokens that end soon.
+//! What is odd in an access file that can be used: rules and quotas for nobody, identities without a rule, tokens that end
+//! soon.
 
 use super::{
     contents::Contents,
     error::{AccessError, place},
     fetched::Fetched,
-    file::{AccessFile, Mode, RuleEntry, TokenEntry, Who},
+    file::{AccessFile, Mode, QuotaEntry, RuleEntry, TokenEntry, Who},
     grants::Names,
     policy::{Policy, unix_time},
 };
@@ -52,6 +53,7 @@ pub fn examine(path: &Path, now: i64) -> Result<Examined, AccessError> {
     }
     oddities.extend(rules.iter().flat_map(|rule| rule.for_nobody(&file)));
     oddities.extend(rules.iter().flat_map(Rule::inside_others));
+    oddities.extend(without_effect(&file, text));
     let policy = Policy::new(file, &contents)?;
     let mode = match policy.mode {
         Mode::Open => "open (nothing is refused, quotas count)",
@@ -129,15 +131,7 @@ impl<'a> Rule<'a> {
 
     /// For each of `who` that nobody can be.
     fn for_nobody(&self, file: &AccessFile) -> Vec<Oddity> {
-        let exists = |who: &Who| {
-            file.token.iter().any(|token| who.includes(&token.name))
-                || file.jwt.iter().any(|entry| is_issued(entry.prefix.get_ref(), who))
-                || file.certificate.iter().any(|entry| match &entry.name {
-                    Some(name) => who.includes(name),
-                    None => entry.san.can_be(who),
-                })
-        };
-        let nobody = self.entry.who.get_ref().iter().filter(|who| !exists(who));
+        let nobody = self.entry.who.get_ref().iter().filter(|who| !file.can_be(who));
         nobody
             .map(|who| Oddity {
                 kind: "rule",
@@ -168,7 +162,64 @@ impl<'a> Rule<'a> {
     }
 }
 
+impl AccessFile {
+    /// Whether an identity of the file can be one of these.
+    fn can_be(&self, who: &Who) -> bool {
+        self.token.iter().any(|token| who.includes(&token.name))
+            || self.jwt.iter().any(|entry| is_issued(entry.prefix.get_ref(), who))
+            || self.certificate.iter().any(|entry| match &entry.name {
+                Some(name) => who.includes(name),
+                None => entry.san.can_be(who),
+            })
+    }
+}
+
+/// The quotas that count for nobody.
+fn without_effect(file: &AccessFile, text: &str) -> Vec<Oddity> {
+    let whom = |quota: &'_ QuotaEntry| quota.who.as_ref().map(|who| who.get_ref().clone()).unwrap_or_default();
+    let mut before: Vec<Who> = Vec::new();
+    let mut odd = Vec::new();
+    for (index, quota) in file.quota.iter().enumerate() {
+        let name = format!("quota {} (line {})", index + 1, place(text, quota.span().start).0);
+        let (who, each_address) = (whom(quota.get_ref()), quota.get_ref().each_address);
+        let is_hidden = |who: &Who| before.iter().any(|before| before.contain(who));
+        let (found, at_stake, change) = if each_address && file.mode == Mode::Enforce {
+            (
+                format!("{name}: is for callers without an identity"),
+                "the file refuses them, so it counts for nobody",
+                "name identities in who, or remove it",
+            )
+        } else if !each_address && who.iter().all(is_hidden) {
+            (
+                format!("{name}: all whom it names are named by a quota before it"),
+                "the first quota that names an identity counts, so this one counts for nobody",
+                "put it before the other one, or remove it",
+            )
+        } else if let Some(nobody) = who.iter().find(|who| !file.can_be(who)) {
+            (
+                format!("{name}: nobody can be {:?}", nobody.written()),
+                "who was meant may have no quota: perhaps the name is misspelt",
+                "write the name as a token, a certificate or the prefix of an issuer has it, or remove it",
+            )
+        } else {
+            before.extend(who);
+            continue;
+        };
+        before.extend(who);
+        odd.push(Oddity { kind: "quota", found, at_stake, change });
+    }
+    odd
+}
+
 impl Who {
+    /// Whether all of these are among its own.
+    fn contain(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Prefix(own), Self::Prefix(text) | Self::Exact(text)) => text.starts_with(own.as_str()),
+            (Self::Exact(_), _) => self == other,
+        }
+    }
+
     /// As a rule writes it.
     fn written(&self) -> String {
         match self {
@@ -242,6 +293,26 @@ mod tests {
             found("locks", "rule 1 (line 17): \"x/\" includes \"x/y\""),
             found("locks", "rule 1 (line 17): \"x/\" includes \"=x/z\""),
             found("locks", "rule 2 (line 21): \"y\" includes \"y\""),
+        ];
+        assert_eq!(oddities(&text), expected);
+    }
+
+    #[test]
+    fn quotas_that_count_for_nobody_are_told() {
+        let quota = |lines: &str| format!("[[quota]]\nwaits = 1\n{lines}\n");
+        let text = token("a", '1', "")
+            + &token("ab", '2', "")
+            + &rule("[\"*\"]", "[\"\"]")
+            + &quota("who = [\"a*\"]")
+            + &quota("who = [\"ab\", \"a\"]")
+            + &quota("who = [\"c\"]")
+            + &quota("who = [\"*\"]")
+            + &quota("each_address = true");
+        let found = |text: &str| ("quota", text.to_owned());
+        let expected = [
+            found("quota 2 (line 17): all whom it names are named by a quota before it"),
+            found("quota 3 (line 20): nobody can be \"c\""),
+            found("quota 5 (line 26): is for callers without an identity"),
         ];
         assert_eq!(oddities(&text), expected);
     }
