@@ -150,17 +150,10 @@ func newWanted(names []string, options []AcquireOption) (*wanted, error) {
 	return w, w.check()
 }
 
-// check checks the requests. What the server refuses for the mode of one lock is refused here: another lock, which was
-// acquired and given back before it, would stay unavailable.
+// check checks the requests.
 func (w *wanted) check() error {
 	for _, lock := range w.locks {
 		o := w.next(lock)
-		switch {
-		case lock.shared && o.minHold != 0:
-			return invalid(lock.name, "min_hold", "must be 0 with mode SHARED")
-		case lock.shared && o.lockDelay != 0:
-			return invalid(lock.name, "lock_delay", "must be 0 with mode SHARED")
-		}
 		if _, err := o.request(lock.name, ""); err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ func (l *Lock) Mode() LockMode { return l.lease.mode() }
 // before you call this, because readers may come in although no answer arrives. A lock that is shared already stays so.
 //
 // Errors: a [*LostError] or [ErrReleased] if the lock has ended; a [*RefusedError] (NOT_CONVERTIBLE for a lock of
-// [WithMinHold], [WithLockDelay] or [WithSemaphore]; TOKEN_OUTDATED if the lock was converted since, see
+// [WithSemaphore]; TOKEN_OUTDATED if the lock was converted since, see
 // [Lock.TryUpgrade]); an [*OutcomeUnknownError] if no server has answered within 10 s, or ctx was done before that. In
 // that case the lock may be shared; call Downgrade again to find out.
 func (l *Lock) Downgrade(ctx context.Context) error {

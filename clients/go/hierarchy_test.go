@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	fencepost "github.com/fencepost/fencepost-go"
 	pb "github.com/fencepost/fencepost-go/fencepost/v1"
@@ -68,8 +67,6 @@ func TestASetWithTwoModesOfOneNameIsNotSent(t *testing.T) {
 		text  string
 	}{
 		{twice, "mode", `mode of "b" cannot be both EXCLUSIVE and SHARED`},
-		{refused(fencepost.WithMinHold(time.Hour)), "min_hold", "min_hold must be 0 with mode SHARED"},
-		{refused(fencepost.WithLockDelay(time.Second)), "lock_delay", "lock_delay must be 0 with mode SHARED"},
 		{refused(fencepost.WithShared()), "mode", "mode cannot be SHARED: the locks of a set are exclusive, except for"},
 		{alone, "names", "names are those of several locks"},
 	} {

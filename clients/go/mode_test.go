@@ -92,12 +92,9 @@ func TestWhatIsNotAskedForIsNotSent(t *testing.T) {
 	}
 }
 
-func TestSharedDoesNotGoWithDelaysSetsAndElections(t *testing.T) {
+func TestSharedDoesNotGoWithSetsAndElections(t *testing.T) {
 	t.Parallel()
-	client, ctx := newClient(t, fenceposttest.Start(t).Address), testContext(t)
-	nobody := newClient(t, "127.0.0.1:1") // what is refused here is not sent
-	_, minHold := client.Acquire(ctx, "a", fencepost.WithShared(), fencepost.WithMinHold(time.Second))
-	_, lockDelay := client.Acquire(ctx, "a", fencepost.WithShared(), fencepost.WithLockDelay(time.Second))
+	nobody, ctx := newClient(t, "127.0.0.1:1"), testContext(t) // what is refused here is not sent
 	_, all := nobody.AcquireAll(ctx, abc, fencepost.WithShared())
 	_, try := nobody.TryAll(ctx, abc, fencepost.WithShared())
 	led := nobody.Lead(ctx, "a", func(context.Context, *fencepost.Lock) error { return nil }, fencepost.WithShared())
@@ -106,8 +103,6 @@ func TestSharedDoesNotGoWithDelaysSetsAndElections(t *testing.T) {
 		field string
 		text  string
 	}{
-		{minHold, "min_hold", "fencepost: min_hold must be 0 with mode SHARED"},
-		{lockDelay, "lock_delay", "fencepost: lock_delay must be 0 with mode SHARED"},
 		{all, "mode", "fencepost: mode cannot be SHARED: the locks of a set are exclusive"},
 		{try, "mode", "fencepost: mode cannot be SHARED: the locks of a set are exclusive"},
 		{led, "mode", "fencepost: mode cannot be SHARED: an election has one leader at a time"},

@@ -110,7 +110,8 @@ func WithMaxHold(maxHold time.Duration) AcquireOption {
 // most 24 h; by default, and with 0, not at all. It is for jobs that many machines start at one time by clocks that
 // differ: the first one runs the job, and the others find the lock unavailable although it took 10 ms. Choose more than
 // the clocks may differ, and less than the time between two starts. A lock that [Client.AcquireAll] or [Client.TryAll]
-// gives back was granted, too.
+// gives back was granted, too. With [WithShared] it is the place of the reader that stays unavailable, which keeps out
+// writers; with [WithSemaphore] the permits and the slot.
 func WithMinHold(minHold time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.minHold = minHold }
 }
@@ -126,8 +127,8 @@ func WithLockDelay(lockDelay time.Duration) AcquireOption {
 // (writers). A reader never overtakes a writer that waits: a task that holds the lock and asks for it once more while a
 // writer waits, waits for itself until its wait is over. Tokens rise with each grant, of readers too: readers that
 // write next to each other must not be compared by the plain guards. All servers have to know it, as with
-// [WithMaxHold]. Not with [WithMinHold] and [WithLockDelay], not in [Client.Lead], and not in [Client.AcquireAll] and
-// [Client.TryAll], which have [WithSharedNames].
+// [WithMaxHold]. Not in [Client.Lead], and not in [Client.AcquireAll] and [Client.TryAll], which have
+// [WithSharedNames].
 func WithShared() AcquireOption { return func(o *acquireOptions) { o.shared = true } }
 
 // WithSharedNames adds locks to those of [Client.AcquireAll], [Client.TryAll] and [Client.DoAll], which are shared as
@@ -142,8 +143,8 @@ func WithSharedNames(names ...string) AcquireOption {
 // WithSemaphore takes a permit of a semaphore, of which all holders together use no more than limit: 1 to 1,000,000.
 // Nobody else holds the lock beside them, and requests are served in the order in which they came. A lock with one
 // permit has a [Lock.Slot], which no other holder has. Holders work side by side, so no store can order them by their
-// tokens; those of one slot it can. Not with [WithShared], [WithMinHold] and [WithLockDelay], and not in
-// [Client.AcquireAll], [Client.TryAll] and [Client.Lead]. All servers have to know it, as with [WithMaxHold].
+// tokens; those of one slot it can. Not with [WithShared], and not in [Client.AcquireAll], [Client.TryAll] and
+// [Client.Lead]. All servers have to know it, as with [WithMaxHold].
 //
 // Each request names the limit. To change it, give the new one a higher [WithPermitLimitVersion]: a request with
 // another limit of the same version is refused with a [*RefusedError] (PERMIT_LIMIT_MISMATCH).

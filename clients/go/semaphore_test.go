@@ -189,8 +189,6 @@ func TestWhatDoesNotGoWithASemaphore(t *testing.T) {
 		field string
 		text  string
 	}{
-		{acquired(client, semaphore, fencepost.WithMinHold(time.Second)), "min_hold", "min_hold must be 0 with mode"},
-		{acquired(client, semaphore, fencepost.WithLockDelay(time.Second)), "lock_delay", "lock_delay must be 0 with mode"},
 		{acquired(client, fencepost.WithSemaphore(0)), "permit_limit", "permit_limit must be 1 to 1000000"},
 		{acquired(client, semaphore, fencepost.WithPermits(3)), "permits", "permits must be"},
 		{acquired(nobody, semaphore, fencepost.WithShared()), "mode", "mode cannot be both SHARED and SEMAPHORE"},

@@ -89,10 +89,10 @@ type LockHolder struct {
 	Permits, Slot uint32
 }
 
-// A LockDelay says why nobody gets a lock that nobody holds: its last lease was acquired with [WithMinHold] or
-// [WithLockDelay].
+// A LockDelay says why nobody gets a lock that nobody holds, or a place of it beside other holders: its last lease was
+// acquired with [WithMinHold] or [WithLockDelay].
 type LockDelay struct {
-	// Remaining is how long the lock stays unavailable.
+	// Remaining is how long it stays unavailable.
 	Remaining time.Duration
 	// Holder is the label of the holder of that lease.
 	Holder string

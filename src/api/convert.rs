@@ -54,11 +54,6 @@ pub(super) fn acquire(
     let min_hold = fields.optional_duration("min_hold", request.min_hold.as_ref(), MIN_HOLD_MAX);
     let lock_delay = fields.optional_duration("lock_delay", request.lock_delay.as_ref(), LOCK_DELAY_MAX);
     let delays = Delays::new(min_hold, lock_delay);
-    for (field, span) in [("min_hold", min_hold), ("lock_delay", lock_delay)] {
-        if mode != Mode::Exclusive && !span.is_zero() {
-            fields.refuse(field, "must be 0 with mode SHARED or SEMAPHORE: only an exclusive lease can leave a delay");
-        }
-    }
     let max_hold = fields.max_hold(request.max_hold.as_ref(), ttl.unwrap_or(limits.ttl_min));
     let name = fields.take("lock_name", LockName::new(request.lock_name));
     let holder = fields.take("holder", Holder::new(request.holder));

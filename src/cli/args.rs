@@ -135,11 +135,11 @@ pub(crate) struct LockArgs {
     pub max_hold: Option<Duration>,
 
     /// Share the lock with all others that ask for it so (readers): none of them holds it beside one that does not
-    #[arg(long, conflicts_with_all = ["min_hold", "lock_delay"])]
+    #[arg(long)]
     pub shared: bool,
 
     /// Take a permit of a semaphore, of which all holders together use no more than N: 1 to 1,000,000
-    #[arg(long, value_name = "N", conflicts_with_all = ["shared", "min_hold", "lock_delay"])]
+    #[arg(long, value_name = "N", conflicts_with = "shared")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
 
@@ -153,13 +153,13 @@ pub(crate) struct LockArgs {
     #[arg(long, value_name = "VERSION", requires = "limit", default_value_t = 0)]
     pub limit_version: u64,
 
-    /// How long the lock stays unavailable after the grant, however the lease ends, such as 5m: at most 24h. So jobs
-    /// that several machines start at one time run once
+    /// How long the lock, or what the lease has of it, stays unavailable after the grant, however the lease ends, such
+    /// as 5m: at most 24h. So jobs that several machines start at one time run once
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s", hide_default_value = true)]
     pub min_hold: Duration,
 
-    /// How long the lock stays unavailable after the lease if its holder did not release it, such as 15s: at most 60s.
-    /// For a store that cannot compare tokens
+    /// How long the lock, or what the lease has of it, stays unavailable after the lease if its holder did not release
+    /// it, such as 15s: at most 60s. For a store that cannot compare tokens
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s", hide_default_value = true)]
     pub lock_delay: Duration,
 

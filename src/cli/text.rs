@@ -48,22 +48,21 @@ pub(super) fn held(lock_name: &str, holders: Holders<'_>, delay: Option<&LockDel
 /// The state of a lock that is not free; the text follows "is".
 pub(super) fn state((holders, count): Holders<'_>, delay: Option<&LockDelay>) -> String {
     match (holders, delay) {
-        ([], Some(delay)) => {
-            let left = span(from_wire(delay.remaining.as_ref()));
-            format!(
-                "unavailable for another {left} (delay after {}, token {})",
-                name(&delay.holder),
-                delay.fencing_token
-            )
-        }
+        ([], Some(delay)) => unavailable(delay),
         ([], None) => "being offered to the next waiter".to_owned(),
         _ => {
             let how = if holders[0].mode() == LockMode::Shared { "shared" } else { "held" };
             let shown = holders.iter().map(holder);
             let more = u32::try_from(holders.len()).map_or(0, |shown| count.saturating_sub(shown));
-            format!("{how} by {}", list(shown.chain((more > 0).then(|| format!("{more} more")))))
+            let who = format!("{how} by {}", list(shown.chain((more > 0).then(|| format!("{more} more")))));
+            delay.map_or_else(|| who.clone(), |delay| format!("{who}, and a place of it is {}", unavailable(delay)))
         }
     }
+}
+
+fn unavailable(delay: &LockDelay) -> String {
+    let left = span(from_wire(delay.remaining.as_ref()));
+    format!("unavailable for another {left} (delay after {}, token {})", name(&delay.holder), delay.fencing_token)
 }
 
 /// A holder and the time left.
@@ -182,6 +181,9 @@ mod tests {
         let delay = LockDelay { remaining, holder: "worker-7".to_owned(), fencing_token: 1763 };
         let text = "a is unavailable for another 24 s (delay after worker-7, token 1763); 1 waiter";
         assert_eq!(held("a", (&[], 0), Some(&delay), 1), text);
+        let beside =
+            "a is held by worker-7 (token 1763) for another 12 s, and a place of it is unavailable for another 24 s";
+        assert!(held("a", (&holders[..1], 1), Some(&delay), 0).starts_with(beside));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use super::{
     command::{Acquire, Command},
     lease::{Extra, Terms},
-    mode::Mode,
+    mode::{ConvertTo, Mode},
 };
 use minicbor::{Decode, Encode};
 
@@ -33,6 +33,8 @@ impl Features {
     /// What a request says of its waiting, and [`Command::ListWaiters`]: the owner, `max_waiters`,
     /// `tell_when_wanted`.
     pub const WAITERS: Self = Self(1 << 6);
+    /// [`Terms::delays`] of a lease that is not exclusive, in messages and in what is kept.
+    pub const GHOSTS: Self = Self(1 << 7);
     /// All that this version understands.
     pub const OWN: Self = Self::MAX_HOLD
         .with(Self::DELAYS)
@@ -40,7 +42,8 @@ impl Features {
         .with(Self::SEMAPHORES)
         .with(Self::CONVERT)
         .with(Self::DESCRIBE)
-        .with(Self::WAITERS);
+        .with(Self::WAITERS)
+        .with(Self::GHOSTS);
 
     /// A set with these bits, of which this version may not know all.
     pub const fn of_bits(bits: u64) -> Self {
@@ -52,11 +55,20 @@ impl Features {
         match command {
             Command::Acquire(Acquire { terms, .. }) => Self::of_terms(terms),
             // mutant: Convert for an old server
-            Command::Convert { .. } => Self::CONVERT.with(Self::SHARED),
+            Command::Convert { to, .. } => Self::CONVERT.with(Self::SHARED).with(Self::of_conversion(*to)),
             // mutant: Describe for an old server
             Command::Describe { .. } => Self::DESCRIBE,
             Command::ListWaiters { .. } => Self::WAITERS,
             _ => Self::NONE,
+        }
+    }
+
+    /// The lease may have delays.
+    const fn of_conversion(to: ConvertTo) -> Self {
+        match to {
+            ConvertTo::Exclusive => Self::NONE,
+            // mutant: downgrade of a delay for an old server
+            ConvertTo::Shared => Self::GHOSTS,
         }
     }
 
@@ -75,7 +87,9 @@ impl Features {
             // mutant: semaphores for an old server
             Mode::Semaphore(_) => Self::SEMAPHORES,
         };
-        max_hold.with(delays).with(extra).with(mode)
+        // mutant: ghosts for an old server
+        let ghosts = if mode.is_none() || delays.is_none() { Self::NONE } else { Self::GHOSTS };
+        max_hold.with(delays).with(extra).with(mode).with(ghosts)
     }
 
     /// The verified identity is not asked for by anybody, and only shown: a server may pass it over.
@@ -104,19 +118,24 @@ impl Features {
 
     /// What a caller asked for that needs them.
     pub fn names(self) -> String {
-        const NAMES: [(Features, &str); 6] = [
+        const NAMES: [(Features, &str); 7] = [
             (Features::DESCRIBE, "Describe"),
             (Features::MAX_HOLD, "max_hold"),
             (Features::DELAYS, "min_hold or lock_delay"),
             (Features::WAITERS, "owner, max_waiters, tell_when_wanted or ListWaiters"),
             (Features::SHARED, "mode SHARED"),
             (Features::SEMAPHORES, "mode SEMAPHORE"),
+            (Features::GHOSTS, "min_hold or lock_delay in mode SHARED or SEMAPHORE"),
         ];
         // Convert needs the mode that it names by itself.
         if Self::CONVERT.are_among(self) {
             return "Convert".to_owned();
         }
-        let asked: Vec<_> = NAMES.iter().filter(|(one, _)| one.are_among(self)).map(|(_, name)| *name).collect();
+        // The modes and the delays go with it.
+        let ghosts = Self::GHOSTS.are_among(self);
+        let parts = if ghosts { Self::DELAYS.with(Self::SHARED).with(Self::SEMAPHORES) } else { Self::NONE };
+        let named = Self(self.0 & !parts.0);
+        let asked: Vec<_> = NAMES.iter().filter(|(one, _)| one.are_among(named)).map(|(_, name)| *name).collect();
         if asked.is_empty() { "this request".to_owned() } else { asked.join(", and ") }
     }
 }
@@ -141,5 +160,7 @@ mod tests {
         assert_eq!((Features::NONE.names(), Features::DESCRIBE.names()), ("this request".into(), "Describe".into()));
         assert_eq!(Features::CONVERT.with(Features::SHARED).names(), "Convert");
         assert_eq!(Features::MAX_HOLD.with(Features::SEMAPHORES).names(), "max_hold, and mode SEMAPHORE");
+        let ghosts = Features::GHOSTS.with(Features::DELAYS).with(Features::SHARED);
+        assert_eq!(ghosts.names(), "min_hold or lock_delay in mode SHARED or SEMAPHORE");
     }
 }

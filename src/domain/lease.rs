@@ -73,7 +73,7 @@ pub struct Terms {
 /// What few requests ask for, and what is said of few leases.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Extra {
-    /// How long the lock stays unavailable after the lease; `None`: it does not.
+    /// How long its place stays unavailable after the lease; `None`: it does not.
     #[n(0)]
     pub delays: Option<Delays>,
     /// What acquires several locks, this one among them.
@@ -109,7 +109,8 @@ impl Extra {
     }
 }
 
-/// How long a lock stays unavailable after a lease. At least one of the two is not zero.
+/// How long the place of a lease, of an exclusive one the whole lock, stays unavailable after it. At least one of the
+/// two is not zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Delays {
     /// At least this long after the grant, however the lease ends.
@@ -157,7 +158,7 @@ impl Terms {
         self.delays().is_none() && self.mode == Mode::Exclusive
     }
 
-    /// How long the lock stays unavailable after the lease, if it does.
+    /// How long its place stays unavailable after the lease, if it does.
     pub fn delays(&self) -> Option<&Delays> {
         self.extra.as_ref()?.delays.as_ref()
     }

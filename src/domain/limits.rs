@@ -87,13 +87,14 @@ pub const OVERDUE_BATCH: usize = 64;
 
 /// The highest `permit_limit`; above it is `INVALID_ARGUMENT`.
 pub const PERMITS_MAX: u32 = 1_000_000;
-/// Leases that may share one lock, or have permits of one semaphore. At it a request waits, or is `CONTENDED`.
+/// Leases that may share one lock, or have permits of one semaphore, with those that have ended and still occupy their
+/// places. At it a request waits, or is `CONTENDED`.
 pub const HOLDERS_MAX: usize = 10_000;
 /// Offers of one lock that may be open, to requests that would be beside other holders. The next are made when these
 /// are claimed.
 pub const OFFERS_MAX: usize = 64;
-/// Leases beside others that end by time in one turn. More are left to the next one, which is due at once: so the batch
-/// that a turn is part of keeps its bound.
+/// Leases beside others that end by time in one turn, and places after such leases that are free again. More are left
+/// to the next one, which is due at once: so the batch that a turn is part of keeps its bound.
 pub const SHARED_ENDS_PER_TURN: usize = 32;
 /// Leases of one lock that an answer shows. It counts all.
 pub const HOLDERS_SHOWN: usize = 8;

@@ -76,10 +76,7 @@ pub enum LocksError {
     #[error("the lease has another token, because it was converted since: only the answer to that conversion counts")]
     TokenOutdated,
     /// The lease cannot have another mode.
-    #[error(
-        "a lease of a semaphore cannot be converted, and one with min_hold or lock_delay cannot be shared: release it, and \
-         acquire the lock in the other mode"
-    )]
+    #[error("a lease of a semaphore cannot be converted: release it, and acquire the lock in the other mode")]
     NotConvertible,
     /// No token is left.
     #[error("the fencing tokens of this lock's partition are used up: the lock cannot be granted")]

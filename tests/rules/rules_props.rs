@@ -9,13 +9,13 @@ use rules::{SECOND, Step, World, semaphore};
 use std::borrow::Cow;
 
 /// All kinds of requests: with and without a bound on the time of their lease, with delays, and readers.
-const MIXED: &[u8] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
-/// Readers, and few that are not.
-const READERS: &[u8] = &[0, 2, 3, 4, 5, 9, 10, 14];
+const MIXED: &[u8] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 31];
+/// Readers, of which some leave delays, and few that are none.
+const READERS: &[u8] = &[0, 2, 3, 4, 5, 8, 9, 10, 14, 30, 31, 32];
 
 /// Requests for permits of all limits of up to 4, in three versions; and others.
 fn requests_for_permits() -> impl Strategy<Value = Vec<u8>> {
-    let any = (1..=4_u32, 0..3_u8, 0..2_u8).prop_flat_map(|(permits, version, copy)| {
+    let any = (1..=4_u32, 0..3_u8, 0..3_u8).prop_flat_map(|(permits, version, copy)| {
         (1..=permits).prop_map(move |count| semaphore(count, permits, version, copy))
     });
     request_sets(any.boxed())
@@ -87,6 +87,7 @@ fn step(requests: impl Into<Cow<'static, [u8]>>, pace: Pace) -> impl Strategy<Va
         5 => (lease, prop_oneof![4 => Just(0), 1 => 1..4_u8], any::<bool>())
             .prop_map(|(lease, upgrades, shared)| Step::Convert { lease, upgrades, shared }),
         1 => any::<bool>().prop_map(|right| Step::ForceRelease { right }),
+        1 => Just(Step::ForceReleaseGhost),
         1 + 11 * is_slow => time,
         3 => Just(Step::ApplyTime),
     ]

@@ -88,11 +88,12 @@ def test_a_lock_is_either_shared_or_a_semaphore(
     assert (refused.value.code, refused.value.reason) == ("FAILED_PRECONDITION", "MODE_MISMATCH")
 
 
-@pytest.mark.parametrize("option", ["min_hold", "lock_delay"])
-def test_the_server_refuses_a_delay_after_a_semaphore(client: Client, name: str, option: str) -> None:
-    with pytest.raises(Refused) as refused:
-        client.acquire(name, semaphore=2, **{option: 1})  # type: ignore[arg-type]
-    assert (refused.value.code, [it.field for it in refused.value.violations]) == ("INVALID_ARGUMENT", [option])
+def test_the_permits_of_a_released_semaphore_stay_used_for_its_min_hold(client: Client, name: str) -> None:
+    gone = client.acquire(name, semaphore=1, min_hold=60)
+    gone.release()
+    assert client.try_acquire(name, semaphore=1) is None
+    info = client.get(name)
+    assert (info.holder_count, info.delay and info.delay.token) == (0, gone.token)
 
 
 async def test_semaphores_with_asyncio(async_client: aio.Client, name: str) -> None:

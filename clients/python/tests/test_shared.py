@@ -62,11 +62,10 @@ def test_a_reader_waits_behind_a_writer_that_waits(client: Client, other: Client
         assert held.token < written.token < following.token
 
 
-@pytest.mark.parametrize("option", ["min_hold", "lock_delay"])
-def test_the_server_refuses_a_delay_after_a_shared_lock(client: Client, name: str, option: str) -> None:
-    with pytest.raises(fencepost.Refused) as refused:
-        client.acquire(name, shared=True, **{option: 1})  # type: ignore[arg-type]
-    assert (refused.value.code, [it.field for it in refused.value.violations]) == ("INVALID_ARGUMENT", [option])
+def test_a_reader_with_a_min_hold_that_is_gone_keeps_writers_out_and_no_readers(client: Client, name: str) -> None:
+    client.acquire(name, shared=True, min_hold=60).release()
+    with client.lock(name, shared=True):
+        assert client.try_acquire(name) is None
 
 
 async def test_readers_and_a_writer_with_asyncio(async_client: aio.Client, name: str) -> None:

@@ -64,8 +64,7 @@ impl Acquire {
 
     /// Shares the lock with all others that ask for it so (readers), and excludes only those that do not (writers). A
     /// reader never overtakes a writer that waits, so a task that holds the lock and asks for it once more while a
-    /// writer waits, waits for itself. Not with [`min_hold`](Self::min_hold) and [`lock_delay`](Self::lock_delay). All
-    /// servers have to know it, as with [`max_hold`](Self::max_hold).
+    /// writer waits, waits for itself. All servers have to know it, as with [`max_hold`](Self::max_hold).
     ///
     /// Tokens rise with each grant, of readers too: readers that write next to each other must not be compared by them.
     pub fn shared(mut self) -> Self {
@@ -76,8 +75,7 @@ impl Acquire {
     /// Asks for a permit of a semaphore, of which all holders together use no more than `limit` (1 to 1,000,000);
     /// [`permits`](Self::permits) asks for more than one. The holder of one permit has a [`slot`](crate::Held::slot)
     /// that nobody else has. Nobody else holds the lock beside them, and requests are served in the order in which they
-    /// came. Not with [`min_hold`](Self::min_hold) and [`lock_delay`](Self::lock_delay). All servers have to know it,
-    /// as with [`max_hold`](Self::max_hold).
+    /// came. All servers have to know it, as with [`max_hold`](Self::max_hold).
     ///
     /// Each request names the limit. To change it, give the new one a higher
     /// [`permit_limit_version`](Self::permit_limit_version): requests that disagree within one version are
@@ -106,7 +104,9 @@ impl Acquire {
     /// How long the lock stays unavailable after the grant, however the lease ends, a release included: at most 24 h.
     /// For jobs that many machines start at one time by clocks that differ: the first one runs it, and the others find
     /// the lock unavailable although it took 10 ms. Choose more than the clocks may differ, and less than the time
-    /// between two starts. Default: 0. All servers have to know it, as with [`max_hold`](Self::max_hold).
+    /// between two starts. With [`shared`](Self::shared) it is the place of the reader that stays unavailable, which
+    /// keeps out writers; with [`semaphore`](Self::semaphore) the permits and the slot. Default: 0. All servers have to
+    /// know it, as with [`max_hold`](Self::max_hold).
     pub fn min_hold(mut self, min_hold: Duration) -> Self {
         self.request.min_hold = wire(min_hold).filter(|_| !min_hold.is_zero());
         self
@@ -114,7 +114,8 @@ impl Acquire {
 
     /// How long the lock stays unavailable after the lease if its holder does not release it, because it died or was
     /// cut off: at most 60 s. For a store that cannot compare tokens, in which such a holder may still be writing. A
-    /// release ends it, however late: a lock that is lost is released as well when it is dropped. Default: 0. All
+    /// release ends it, however late: a lock that is lost is released as well when it is dropped. With
+    /// [`shared`](Self::shared) and [`semaphore`](Self::semaphore), see [`min_hold`](Self::min_hold). Default: 0. All
     /// servers have to know it, as with [`max_hold`](Self::max_hold).
     pub fn lock_delay(mut self, lock_delay: Duration) -> Self {
         self.request.lock_delay = wire(lock_delay).filter(|_| !lock_delay.is_zero());

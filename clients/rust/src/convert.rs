@@ -29,7 +29,7 @@ impl Lock {
     /// that are next in the queue get the lock at once, and a writer that waits comes after them. Stop writing before
     /// you call this, because readers may come in although no answer arrives. A lock that is shared already stays so.
     ///
-    /// Refused (`NOT_CONVERTIBLE`) for a lock with `min_hold` or `lock_delay`, and for a semaphore.
+    /// Refused (`NOT_CONVERTIBLE`) for a semaphore.
     pub async fn downgrade(&mut self) -> Result<(), ConvertError> {
         self.convert(Mode::Shared).await.map(drop)
     }

@@ -87,16 +87,16 @@ impl From<Holder> for v1::LockHolder {
     }
 }
 
-/// A lock that nobody holds, and that nobody gets yet: its last lease had a
+/// A lock, or a place of it beside other holders, that nobody holds and nobody gets yet: its last lease had a
 /// [`min_hold`](crate::Acquire::min_hold) or a [`lock_delay`](crate::Acquire::lock_delay).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockDelay {
-    /// How long the lock stays unavailable.
+    /// How long it stays unavailable.
     pub remaining: Duration,
     /// The label of the holder of that lease; may be empty.
     pub holder: String,
-    /// The fencing token of that lease. An operator's force release with it makes the lock available.
+    /// The fencing token of that lease. An operator's force release with it makes it available.
     pub token: u64,
 }
 

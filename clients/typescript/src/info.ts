@@ -55,7 +55,7 @@ export interface Semaphore {
   readonly permitLimitVersion: bigint;
 }
 
-/** Why nobody gets a lock that nobody holds: the last lease asked for `minHold` or `lockDelay`. */
+/** Why nobody gets a lock that nobody holds, or a place of it: the last lease asked for `minHold` or `lockDelay`. */
 export interface LockDelay {
   /** How long the lock stays unavailable. */
   readonly remaining: number;

@@ -91,7 +91,7 @@ export interface Lock extends AsyncDisposable {
    *
    * Conversions of a lock are done one after another.
    *
-   * @throws Refused (NOT_CONVERTIBLE) for a lock with `minHold` or `lockDelay`, and for a semaphore
+   * @throws Refused (NOT_CONVERTIBLE) for a semaphore
    * @throws LockLost if the lock is not held
    * @throws OutcomeUnknown if no answer arrived in time: call it again, a repeat answers what the first call did
    * @throws Unavailable if no server can be reached, or each one that answers did nothing

@@ -54,7 +54,9 @@ export interface AcquireOptions {
   /**
    * How long the lock stays unavailable after the grant, however the lease ends, release included: at most 24 h, 0 by
    * default. For jobs that many machines start at one time by clocks that differ: the first one runs it, and the others
-   * find the lock unavailable. Choose more than the clocks may differ, and less than the time between two starts.
+   * find the lock unavailable. Choose more than the clocks may differ, and less than the time between two starts. With
+   * `shared` it is the place of the reader that stays unavailable, which keeps out writers; with `semaphore` the
+   * permits and the slot.
    */
   readonly minHold?: number;
   /**
@@ -68,14 +70,14 @@ export interface AcquireOptions {
    * default `false`. A reader never overtakes a writer that waits: a task that holds the lock and asks for it once more
    * while a writer waits, waits for itself until its `wait` is over. Tokens rise with each grant, of readers too:
    * readers that write next to each other must not be compared by the plain guards. All servers have to know it, as
-   * they have to know `maxHold`. Not with `minHold` and `lockDelay`.
+   * they have to know `maxHold`.
    */
   readonly shared?: boolean;
   /**
    * Takes a permit of a semaphore, of which all holders together use no more than this limit: 1 to 1,000,000. Nobody
    * else holds the lock beside them, and requests are served in the order in which they came. Holders work side by
    * side, so no store can order them by their tokens; those of one {@link Lock.slot} it can. All servers have to know
-   * it, as they have to know `maxHold`. Not with `shared`, `minHold` and `lockDelay`.
+   * it, as they have to know `maxHold`. Not with `shared`.
    */
   readonly semaphore?: number;
   /**

@@ -181,14 +181,13 @@ void test("a lock that is not held is not converted", async (t) => {
 void test("what a conversion is refused for", async (t) => {
   const client = connect(t, await start(t));
   const permit = await hold(t, client.lock("a", { semaphore: 2 }));
-  const delayed = await hold(t, client.lock("b", { lockDelay: 1000 }));
-  for (const convert of [() => permit.downgrade(), () => permit.tryUpgrade(), () => delayed.downgrade()]) {
+  for (const convert of [() => permit.downgrade(), () => permit.tryUpgrade()]) {
     await assert.rejects(convert, (error: unknown) => {
       assert.ok(error instanceof Refused);
       assert.deepEqual([error.code, error.reason], ["FAILED_PRECONDITION", "NOT_CONVERTIBLE"]);
       return true;
     });
   }
-  assert.deepEqual([permit.mode, delayed.mode], ["semaphore", "exclusive"]);
-  assert.ok(permit.valid() && delayed.valid());
+  assert.equal(permit.mode, "semaphore");
+  assert.ok(permit.valid());
 });

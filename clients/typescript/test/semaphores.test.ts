@@ -91,16 +91,15 @@ void test("a lock is either shared or a semaphore", async (t) => {
   }
 });
 
-void test("a semaphore has no delay", async (t) => {
+void test("permits stay used for the min_hold of a lease", async (t) => {
   const client = connect(t, await start(t));
-  const options: Record<string, AcquireOptions> = { min_hold: { minHold: 1000 }, lock_delay: { lockDelay: 1000 } };
-  for (const [field, delay] of Object.entries(options)) {
-    await assert.rejects(client.lock("a", { semaphore: 2, ...delay }), (error: unknown) => {
-      assert.ok(error instanceof Refused && error.code === "INVALID_ARGUMENT");
-      assert.deepEqual(error.violations.map((violation) => violation.field), [field]);
-      return true;
-    });
-  }
+  const gone = await client.lock("a", { semaphore: 1, minHold: 60_000 });
+  await gone.release();
+  await assert.rejects(client.lock("a", { semaphore: 1 }), (error: unknown) => {
+    assert.ok(error instanceof Contended);
+    assert.deepEqual([error.holders, error.delay?.token], [[], gone.token]);
+    return true;
+  });
 });
 
 void test("what is sent of a semaphore", async (t) => {

@@ -1,7 +1,7 @@
 /** Locks that readers share: `shared`. */
 import assert from "node:assert/strict";
 import test from "node:test";
-import { type AcquireOptions, type Client, Contended, type LockHolder, Refused, TimedOut } from "../src/index.js";
+import { type Client, Contended, type LockHolder, TimedOut } from "../src/index.js";
 import { LockMode } from "../src/gen/fencepost/v1/lock_pb.js";
 import { connect, hold, PATIENCE_MS, start, until } from "./support/index.js";
 import { granted, scripted } from "./support/scripted.js";
@@ -52,16 +52,11 @@ void test("a reader waits behind a writer that waits", async (t) => {
   assert.ok((await reading).token > writer.token && writer.token > held.token);
 });
 
-void test("a shared lock has no delay", async (t) => {
+void test("a reader that is gone keeps writers out for its min_hold, and no readers", async (t) => {
   const client = connect(t, await start(t));
-  const options: Record<string, AcquireOptions> = { min_hold: { minHold: 1000 }, lock_delay: { lockDelay: 1000 } };
-  for (const [field, delay] of Object.entries(options)) {
-    await assert.rejects(client.lock("a", { shared: true, ...delay }), (error: unknown) => {
-      assert.ok(error instanceof Refused && error.code === "INVALID_ARGUMENT");
-      assert.deepEqual(error.violations.map((violation) => violation.field), [field]);
-      return true;
-    });
-  }
+  await (await client.lock("a", { shared: true, minHold: 60_000 })).release();
+  await hold(t, client.lock("a", { shared: true }));
+  await assert.rejects(client.lock("a"), Contended);
 });
 
 void test("a mode that is not asked for is not sent", async (t) => {

@@ -1,7 +1,10 @@
 //! Records of a partition: what nodes kept may be of another version, or damaged.
 
 use crate::seeds::GRANT;
-use fencepost::testing::store::partition::record::{Key, ended, lock};
+use fencepost::testing::store::partition::record::{
+    Key, ended, lock,
+    share::{self, Share},
+};
 
 /// Any bytes as a key or a record: each decoder decodes or refuses them. What is decoded is encoded to the same again.
 pub fn record(bytes: &[u8]) {
@@ -23,9 +26,12 @@ pub fn record(bytes: &[u8]) {
             assert!(again.is_empty() || ended::decode(&again).as_ref() == Ok(&entries), "{entries:?}");
         }
         3 => {
-            let Ok(lease) = lock::decode_share(bytes, GRANT) else { return };
-            let again = lock::encode_share(&lease, lease.expires_at);
-            assert_eq!(lock::decode_share(&again, GRANT).as_ref(), Ok(&lease));
+            let Ok(share) = share::decode(bytes, GRANT) else { return };
+            let again = match &share {
+                Share::Lease(lease) => share::encode(lease, lease.expires_at),
+                Share::Ghost(ghost) => share::encode_ghost(ghost),
+            };
+            assert_eq!(share::decode(&again, GRANT), Ok(share));
         }
         _ => match Key::decode(bytes) {
             Ok(Key::Lock(name)) => assert_eq!(&Key::of_lock(&name)[..], bytes),

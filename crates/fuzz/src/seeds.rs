@@ -10,14 +10,14 @@ use fencepost::testing::{
         binding::Binding,
         ended::{Ended, EndedLease, RequestEnd},
         ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-        lease::{Lease, LeaseEnd, Terms},
+        lease::{Delays, Lease, LeaseEnd, Terms},
         mode::{Mode, PermitLimit, Permits},
         name::{Holder, LockName, Metadata},
-        rules::{Lock, Tombstone},
+        rules::{Delay, Ghost, Lock, Tombstone},
         time::StoreTime,
         token::FencingToken,
     },
-    store::partition::record::{Key, ended, lock},
+    store::partition::record::{Key, ended, lock, share},
 };
 use fencepost_proto::v1;
 use prost::Message;
@@ -182,11 +182,21 @@ pub fn records() -> Vec<Vec<u8>> {
         Lock::kept(Some(lease), vec![Tombstone { call, until }]),
         Lock::kept(None, vec![Tombstone { call, until }; 2]),
     ];
-    let shares = [shared, permit].map(|lease| [&[3], &lock::encode_share(&lease, until)[..]].concat());
-    let locks = locks.iter().filter_map(|lock| lock::encode(lock, until)).map(|record| [&[0], &record[..]].concat());
-    let mut ends = Vec::new();
     let end = LeaseEnd::Released;
     let of_lease = RequestEnd::Lease(EndedLease { lease_id: LeaseId(id), token, end, handed_on: LeaseEnd::Expired });
+    let delay = Delay {
+        ended: Ended { request: call.request, fingerprint: 1, end: of_lease, at: until },
+        token: shared.token,
+        holder: shared.terms.holder.clone(),
+        delays: Delays { min_hold: Duration::from_secs(60), lock_delay: Duration::from_secs(5) },
+        held_until: until,
+        delayed_until: until,
+    };
+    let ghost = Ghost { delay, grant_id: GRANT, mode: permit.terms.mode.clone() };
+    let shares = [shared, permit].map(|lease| share::encode(&lease, until));
+    let shares = shares.into_iter().chain([share::encode_ghost(&ghost)]).map(|record| [&[3], &record[..]].concat());
+    let locks = locks.iter().filter_map(|lock| lock::encode(lock, until)).map(|record| [&[0], &record[..]].concat());
+    let mut ends = Vec::new();
     for end in [of_lease, RequestEnd::TimedOut, RequestEnd::Abandoned, RequestEnd::Refused(3)] {
         let ended = Ended { request: call.request, fingerprint: 1, end, at: until };
         ended::append(&mut ends, &name, &ended);

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 use fencepost::testing::store::{
-    partition::record::{Key, ended, lock},
+    partition::record::{Key, ended, lock, share},
     quorum::rpc::messages::{Heartbeat, Parcel},
 };
 use fencepost_fuzz::{METHODS, access, config, parcel, record, request, seeds};
@@ -79,7 +79,7 @@ fn each_seeded_record_decodes() {
         let decodes = match kind {
             0 => lock::decode(bytes).is_ok(),
             1 => ended::decode(bytes).is_ok_and(|entries| entries.len() == 4),
-            3 => lock::decode_share(bytes, seeds::GRANT).is_ok(),
+            3 => share::decode(bytes, seeds::GRANT).is_ok(),
             _ => Key::decode(bytes).is_ok(),
         };
         assert!(decodes, "{kind} {bytes:x?}");

@@ -98,6 +98,9 @@ pub struct Acquire {
     /// The permits of a semaphore that were requested; 0 for other modes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub permits: u32,
+    /// How long its lease occupies its place after the grant at least, however it ends.
+    #[serde(default, skip_serializing_if = "is_no_time")]
+    pub min_hold: Nanos,
     /// Before sending.
     pub invoke: Nanos,
     /// After the answer, or when the caller gave up.
@@ -116,6 +119,11 @@ impl Acquire {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_no_time(span: &Nanos) -> bool {
+    *span == 0
 }
 
 /// The outcome of a call that was open when its process ended. When its call ended is unknown: `ret` is when that was

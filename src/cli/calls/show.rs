@@ -137,9 +137,10 @@ fn table(locks: &[LockInfo], look: Look) -> String {
         let row = |[holder, token, ends_in]: [String; 3]| {
             [text::visible(&lock.lock_name), holder, token, ends_in, lock.waiters.to_string()]
         };
-        if lock.holders.is_empty() {
-            rows.push(row(lock.delay.as_ref().map_or_else(|| ["-", "-", "-"].map(str::to_owned), delayed)));
+        if lock.holders.is_empty() && lock.delay.is_none() {
+            rows.push(row(["-", "-", "-"].map(str::to_owned)));
         }
+        rows.extend(lock.delay.as_ref().map(delayed).map(row));
         rows.extend(lock.holders.iter().map(cells).map(row));
         let more = u32::try_from(lock.holders.len()).map_or(0, |shown| lock.holder_count.saturating_sub(shown));
         rows.extend((more > 0).then(|| row([format!("({more} more)"), "-".to_owned(), "-".to_owned()])));
@@ -147,7 +148,7 @@ fn table(locks: &[LockInfo], look: Look) -> String {
     super::table::table(&rows, 2, look)
 }
 
-/// Of a lock that nobody holds: the token with which an operator makes it available.
+/// Of what nobody holds: the token with which an operator makes it available.
 fn delayed(delay: &LockDelay) -> [String; 3] {
     [
         format!("(delay after {})", text::name(&delay.holder)),

@@ -56,7 +56,7 @@ pub struct Contention {
     /// The number of waiters.
     #[n(2)]
     pub waiters: usize,
-    /// Why it is unavailable although nobody holds it, and for how long.
+    /// Why it, or a place of it, is unavailable although nobody holds that, and for how long.
     #[n(3)]
     pub delay: Option<DelayView>,
     /// The leases that hold it together.
@@ -161,7 +161,8 @@ pub enum ConvertOutcome {
     /// The lease has the mode that was asked for. It ends when it would have, and an exclusive one has a new token.
     #[n(0)]
     Converted(#[n(0)] Renewed),
-    /// Others share the lock, or are offered it, so nobody can have it alone. Nothing was changed.
+    /// Others share the lock, or are offered it, or ghosts of such leases are there: nobody can have it alone. Nothing
+    /// was changed.
     #[n(1)]
     Contended(#[n(0)] Box<Contention>),
     /// The lease has ended.
@@ -170,7 +171,7 @@ pub enum ConvertOutcome {
     /// The lease has another token, because it was converted since. Nothing was changed.
     #[n(3)]
     TokenOutdated,
-    /// The lease is of a semaphore, or leaves a delay. Nothing was changed.
+    /// The lease is of a semaphore. Nothing was changed.
     #[n(4)]
     NotConvertible,
     /// No token is left. Nothing was changed.

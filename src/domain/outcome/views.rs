@@ -117,7 +117,7 @@ pub struct HeldPermits {
 /// A semaphore that is held, as others see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct SemaphoreView {
-    /// The permits in use. More than the limit only after it was lowered.
+    /// The permits in use, also by ghosts. More than the limit only after it was lowered.
     #[n(0)]
     pub used: u64,
     /// The limit in force.
@@ -125,7 +125,9 @@ pub struct SemaphoreView {
     pub limit: PermitLimit,
 }
 
-/// A lock that nobody holds and that is granted to nobody yet, because of the lease before, as others see it.
+/// A lock, or a place of it, that nobody holds and that is granted to nobody yet, because of the lease before, as
+/// others see it. Of several ghosts, the one that goes first is shown of a semaphore, whose permits are free one by
+/// one; else the one that goes last, because a writer waits for all.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct DelayView {
     /// The label of who held that lease.
@@ -134,7 +136,7 @@ pub struct DelayView {
     /// Its fencing token.
     #[n(1)]
     pub token: FencingToken,
-    /// How long the lock stays unavailable.
+    /// How long it stays unavailable.
     #[cbor(n(2), with = "codec::span")]
     pub left: Duration,
 }
@@ -150,7 +152,7 @@ pub struct ClassicHold {
 /// Leases that hold a lock together, shared ones or those of a semaphore, as others see them.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct SharedView {
-    /// The oldest: at most [`HOLDERS_SHOWN`](crate::domain::limits::HOLDERS_SHOWN).
+    /// The oldest: at most [`HOLDERS_SHOWN`](crate::domain::limits::HOLDERS_SHOWN). None if ghosts alone use permits.
     #[n(0)]
     pub holders: Vec<HolderView>,
     /// How many there are in all.
@@ -159,7 +161,7 @@ pub struct SharedView {
     /// Whether one of them has the token that was asked about.
     #[n(2)]
     pub has_token: bool,
-    /// What they use of the semaphore, if it is one.
+    /// What they and ghosts use of the semaphore, if it is one.
     #[n(3)]
     pub semaphore: Option<SemaphoreView>,
 }
@@ -195,7 +197,7 @@ pub struct LockView {
     /// The highest token granted, where that is remembered.
     #[n(4)]
     pub newest_token: Option<FencingToken>,
-    /// Why it is unavailable although nobody holds it, and for how long.
+    /// Why it, or a place of it, is unavailable although nobody holds that, and for how long.
     #[n(5)]
     pub delay: Option<DelayView>,
     /// The leases that hold it together.

@@ -5,7 +5,7 @@
 //! acquire instead would let others write in between (Scalingo/go-etcd-lock PR 132). So it is refused unless the lease
 //! stands alone.
 
-use super::{Turn, holding::renewed};
+use super::{Turn, holding::renewed, shares::Shares};
 use crate::domain::{
     command::Effect,
     ids::LeaseId,
@@ -25,9 +25,9 @@ impl Turn<'_> {
     pub(super) fn convert(&mut self, lease_id: LeaseId, token: FencingToken, to: ConvertTo) -> ConvertOutcome {
         self.apply_time();
         let Some(lease) = self.lasting(lease_id) else { return ConvertOutcome::Lost(self.gone(lease_id)) };
-        let (is_semaphore, has_delays) = (lease.terms.mode.permits().is_some(), lease.terms.delays().is_some());
+        let is_semaphore = lease.terms.mode.permits().is_some();
         let is_so = lease.terms.mode == to.mode();
-        let outdates_downgrade = to == ConvertTo::Exclusive && !has_delays && lease.token == token;
+        let outdates_downgrade = to == ConvertTo::Exclusive && lease.token == token;
         // mutant: late downgrade undoes an upgrade
         if is_so && !outdates_downgrade {
             return self.keep_mode(lease_id);
@@ -38,8 +38,6 @@ impl Turn<'_> {
         }
         match to {
             _ if is_semaphore => ConvertOutcome::NotConvertible,
-            // A shared lease leaves no delay.
-            ConvertTo::Shared if has_delays => ConvertOutcome::NotConvertible,
             ConvertTo::Shared => self.downgrade(),
             ConvertTo::Exclusive => self.upgrade(token),
         }
@@ -71,8 +69,10 @@ impl Turn<'_> {
 
     /// Draws a token: other readers may have raised theirs in a store.
     fn upgrade(&mut self, token: FencingToken) -> ConvertOutcome {
-        let shares = self.lock.shares.as_ref();
-        let stands_alone = shares.is_none_or(|shares| shares.leases.len() == 1 && shares.offers.is_empty());
+        // mutant: upgrade beside a ghost
+        let is_alone =
+            |shares: &Shares| shares.leases.len() == 1 && shares.offers.is_empty() && shares.ghosts.is_none();
+        let stands_alone = self.lock.shares.as_deref().is_none_or(is_alone);
         // mutant: upgrade beside a reader
         if !stands_alone {
             return ConvertOutcome::Contended(self.contention());

@@ -1,4 +1,5 @@
-//! Delays: a lock stays unavailable after a lease, for `min_hold` or `lock_delay`.
+//! Delays: a lock stays unavailable after a lease, for `min_hold` or `lock_delay`. After a lease beside others, its
+//! place does ([`super::Ghost`]).
 //!
 //! `min_hold` is for jobs that several machines start by clocks that differ (ShedLock's `lockAtLeastFor`): a job of
 //! 10 ms would else run on two of them. `lock_delay` is Chubby's and Consul's: a holder that did not end its lease may
@@ -35,37 +36,51 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// The delay after a lease that ends in this way; `None` if the lock is free at once.
-    fn after(lease: &Lease, end: LeaseEnd, at: StoreTime) -> Option<Box<Self>> {
-        let delays = *lease.terms.delays()?;
+    /// The delay after a lease that ends in this way, and is the last one then; `None` if its place is free at once.
+    pub(super) fn after(lease: &Lease, end: LeaseEnd, last: &LastLease) -> Option<Self> {
+        let (delays, at) = (*lease.terms.delays()?, last.at);
         // The clock may have stepped back since the grant.
         let held_until = lease.granted_at.min(at).after(delays.min_hold);
         // mutant: release leaves a lock_delay
         let delayed_until = if end == LeaseEnd::Released { at } else { at.after(delays.lock_delay) };
-        let (token, holder) = (lease.token, lease.terms.holder.clone());
-        let delay = Self {
-            ended: ended(lease, end, &LastLease { token: lease.token, end, at }),
-            token,
-            holder,
-            delays,
-            held_until,
-            delayed_until,
-        };
-        (at < delay.until()).then(|| Box::new(delay))
+        if held_until.max(delayed_until) <= at {
+            return None;
+        }
+        let (token, holder, ended) = (lease.token, lease.terms.holder.clone(), ended(lease, end, last));
+        Some(Self { ended, token, holder, delays, held_until, delayed_until })
     }
 
-    /// When the lock is available.
+    /// The delay after an exclusive lease.
+    fn after_exclusive(lease: &Lease, end: LeaseEnd, at: StoreTime) -> Option<Box<Self>> {
+        Self::after(lease, end, &LastLease { token: lease.token, end, at }).map(Box::new)
+    }
+
+    /// When the lock, or the place, is available.
     pub fn until(&self) -> StoreTime {
         self.held_until.max(self.delayed_until)
     }
 
+    /// The same, with what the next holder of the lock hears of it.
+    #[must_use]
+    pub fn handing_on(mut self, handed_on: LeaseEnd) -> Self {
+        if let RequestEnd::Lease(it) = &mut self.ended.end {
+            it.handed_on = handed_on;
+        }
+        self
+    }
+
     fn is_of(&self, lease_id: LeaseId) -> bool {
-        matches!(self.ended.end, RequestEnd::Lease(it) if it.lease_id == lease_id)
+        self.lease().is_some_and(|it| it.lease_id == lease_id)
+    }
+
+    /// The lease before it.
+    pub fn lease(&self) -> Option<EndedLease> {
+        if let RequestEnd::Lease(it) = self.ended.end { Some(it) } else { None }
     }
 
     /// How its lease ended.
     fn end(&self) -> Option<LeaseEnd> {
-        if let RequestEnd::Lease(it) = self.ended.end { Some(it.end) } else { None }
+        self.lease().map(|it| it.end)
     }
 
     pub(super) fn last(&self) -> Option<LastLease> {
@@ -93,7 +108,8 @@ impl Lock {
     /// The delay after its last lease as seen at `now`, also after a lease whose time ran out unnoticed.
     pub(super) fn delay_at(&self, now: StoreTime) -> Option<Box<Delay>> {
         let unnoticed = || self.lease.as_ref().filter(|lease| lease.expires_at <= now);
-        let after_unnoticed = || unnoticed().and_then(|it| Delay::after(it, LeaseEnd::Expired, it.expires_at));
+        let after_unnoticed =
+            || unnoticed().and_then(|it| Delay::after_exclusive(it, LeaseEnd::Expired, it.expires_at));
         let mut delay = self.delay.clone().or_else(after_unnoticed)?;
         delay.heal(now);
         Some(delay)
@@ -102,7 +118,8 @@ impl Lock {
     /// What is remembered of this request: its end, or that it was refused.
     pub(super) fn past(&self, request: RequestId, now: StoreTime) -> Option<&Ended> {
         let of_delay = || self.delay.as_ref().map(|delay| &delay.ended).filter(|ended| ended.request == request);
-        self.ended.past(request, now).or_else(of_delay)
+        let of_ghost = || self.shares.as_ref()?.ghosts().of_request(request).map(|ghost| &ghost.delay.ended);
+        self.ended.past(request, now).or_else(of_delay).or_else(of_ghost)
     }
 
     /// The end of this request, if it is remembered.
@@ -113,14 +130,15 @@ impl Lock {
     /// The end of this lease, if it is remembered.
     pub(super) fn ended_lease(&self, lease_id: LeaseId, now: StoreTime) -> Option<LeaseEnd> {
         let of_delay = || self.delay.as_ref().filter(|delay| delay.is_of(lease_id)).and_then(|delay| delay.end());
-        self.ended.lease(lease_id, now).or_else(of_delay)
+        let of_ghost = || self.shares.as_ref()?.ghosts().of_lease(lease_id)?.delay.end();
+        self.ended.lease(lease_id, now).or_else(of_delay).or_else(of_ghost)
     }
 }
 
 impl Turn<'_> {
     /// Ends the lease that holds the lock, and begins the delay after it. The caller promotes.
     pub(super) fn end_lease(&mut self, end: LeaseEnd, at: StoreTime) {
-        self.lock.delay = self.lock.lease.as_ref().and_then(|lease| Delay::after(lease, end, at));
+        self.lock.delay = self.lock.lease.as_ref().and_then(|lease| Delay::after_exclusive(lease, end, at));
         self.end_lease_at_once(end, at);
     }
 
@@ -136,7 +154,9 @@ impl Turn<'_> {
 
     /// The holder of a lease that ended says that it has stopped: ends its `lock_delay`. A `min_hold` stands.
     pub(super) fn end_lock_delay(&mut self, lease_id: LeaseId) {
-        let Some(delay) = self.lock.delay.as_mut().filter(|delay| delay.is_of(lease_id)) else { return };
+        let Some(delay) = self.lock.delay.as_mut().filter(|delay| delay.is_of(lease_id)) else {
+            return self.end_lock_delay_of_ghost(lease_id);
+        };
         // mutant: late release ends no lock_delay
         delay.delayed_until = delay.delayed_until.min(self.now);
         // mutant: late release ends a min_hold

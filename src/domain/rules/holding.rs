@@ -115,7 +115,8 @@ impl Turn<'_> {
     /// none, whatever its lease asked for.
     pub(super) fn force_release(&mut self, expected: FencingToken) -> RevokeOutcome {
         self.apply_time();
-        if let Some(newest) = self.lock.newest_shared(self.now).map(|lease| lease.token) {
+        let newest_shared = self.lock.newest_shared(self.now).map(|lease| lease.token);
+        if let Some(newest) = newest_shared.or_else(|| self.lock.newest_ghost(self.now)) {
             return self.force_release_shared(expected, newest);
         }
         let of_lease = self.lock.lease.as_ref().map(|lease| (lease.token, &lease.terms.holder));
@@ -134,11 +135,15 @@ impl Turn<'_> {
     }
 
     fn force_release_shared(&mut self, expected: FencingToken, newest: FencingToken) -> RevokeOutcome {
-        let lease = self.lock.lease_of(expected).filter(|lease| self.now < lease.expires_at);
-        let Some(holder) = lease.map(|lease| lease.terms.holder.clone()) else {
+        self.end_if_overdue(Some(expected));
+        let lease = self.lock.lease_of(expected);
+        let ghost = self.lock.ghost_of(expected).map(|ghost| &ghost.delay.holder);
+        let Some(holder) = lease.map(|lease| &lease.terms.holder).or(ghost).cloned() else {
             return RevokeOutcome::TokenMismatch(newest);
         };
-        self.end_share(expected, LeaseEnd::Revoked, self.now);
+        self.end_share_at_once(expected, LeaseEnd::Revoked);
+        // mutant: force release leaves a ghost
+        self.lift_ghost(expected, self.now);
         self.promote();
         RevokeOutcome::Revoked(holder)
     }

@@ -10,6 +10,7 @@ mod apply_time;
 mod convert;
 mod delay;
 mod describe;
+mod ghosts;
 mod holding;
 mod kept;
 mod permits;
@@ -23,6 +24,7 @@ mod waiting;
 mod wanted;
 
 pub use delay::Delay;
+pub use ghosts::Ghost;
 pub use waiting::Next;
 
 use super::{
@@ -188,12 +190,14 @@ impl Lock {
         self.queue.is_some()
     }
 
-    /// What a server has to understand that holds its leases, keeps its delay and has its requests wait.
+    /// What a server has to understand that holds its leases, keeps its delay and its ghosts, and has its requests
+    /// wait.
     pub fn needs(&self) -> Features {
         let held = self.leases().map(|lease| &lease.terms);
         let waiting = self.queue.iter().flat_map(|queue| queue.terms());
         let delayed = if self.delay.is_some() { Features::DELAYS } else { Features::NONE };
-        held.chain(waiting).map(Features::of_terms).fold(delayed, Features::with)
+        let ghosts = if self.ghosts().next().is_some() { Features::GHOSTS } else { Features::NONE };
+        held.chain(waiting).map(Features::of_terms).fold(delayed.with(ghosts), Features::with)
     }
 
     /// An upper bound on how many requests are queued before this one: requests between that have left still count.

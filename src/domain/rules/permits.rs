@@ -2,7 +2,6 @@
 
 use super::{Lock, Turn, slots::Slots};
 use crate::domain::{
-    lease::Lease,
     mode::{Mode, PermitLimit, Permits},
     outcome::{AcquireOutcome, SemaphoreView},
     queue::WaiterState,
@@ -14,12 +13,12 @@ use std::collections::BTreeMap;
 pub(super) struct Semaphore {
     /// The limit in force.
     limit: PermitLimit,
-    /// The permits of leases.
+    /// The permits of leases and ghosts.
     used: u64,
     /// The permits of offers.
     promised: u64,
     slots: Slots,
-    /// How many leases were granted under each version of the limit.
+    /// How many leases, of which some are ghosts now, were granted under each version of the limit.
     versions: BTreeMap<u64, u32>,
 }
 
@@ -43,7 +42,7 @@ impl Semaphore {
         permits
     }
 
-    /// Counts a lease that another leader granted. False if another lease has its slot.
+    /// Counts a lease that another leader granted, or a ghost. False if another one has its slot.
     pub(super) fn keep(&mut self, permits: &Permits) -> bool {
         self.limit = self.limit.newer(permits.limit);
         self.add(permits);
@@ -55,7 +54,7 @@ impl Semaphore {
         *self.versions.entry(permits.limit.version).or_default() += 1;
     }
 
-    /// A lease has ended.
+    /// A lease has ended, or a ghost is gone.
     pub(super) fn remove(&mut self, permits: &Permits) {
         // mutant: permits leak
         self.used -= u64::from(permits.count);
@@ -80,38 +79,39 @@ impl Semaphore {
         self.promised -= u64::from(count);
     }
 
-    /// What others see, without the permits of leases that are not ended yet although their time is over.
+    /// What others see, without the permits that are counted although their time is over.
     pub(super) fn view(&self, overdue: u64) -> SemaphoreView {
         SemaphoreView { used: self.used - overdue, limit: self.limit }
     }
 
-    /// The limit in force, if there are leases and none was granted under it. Offers do not outlive the leader, and
-    /// without a lease nothing else keeps the semaphore.
+    /// The limit in force, if there are leases or ghosts and none was granted under it. Offers do not outlive the
+    /// leader, and without a lease nothing else keeps the semaphore.
     fn limit_of_no_lease(&self) -> Option<PermitLimit> {
         let (newest, _) = self.versions.last_key_value()?;
         (*newest != self.limit.version).then_some(self.limit)
     }
 
-    pub(super) fn check<'a>(&self, leases: impl Iterator<Item = &'a Lease>, promised: u64) {
+    /// `permits` are those of leases and ghosts.
+    pub(super) fn check<'a>(&self, permits: impl Iterator<Item = &'a Permits>, promised: u64) {
         assert_eq!(self.promised, promised, "each offer is counted");
-        let permits: Vec<_> = leases.filter_map(|lease| lease.terms.mode.permits()).collect();
+        let permits: Vec<_> = permits.collect();
         let used: u64 = permits.iter().map(|permits| u64::from(permits.count)).sum();
-        assert_eq!(self.used, used, "each lease is counted");
+        assert_eq!(self.used, used, "each lease and ghost is counted");
         let single = permits.iter().filter(|permits| permits.count == 1).count();
-        assert_eq!(self.slots.count() as usize, single, "each lease with one permit has a slot of its own");
+        assert_eq!(self.slots.count() as usize, single, "each lease or ghost with one permit has a slot of its own");
         assert!(permits.iter().all(|permits| permits.limit.version <= self.limit.version), "the newest limit counts");
     }
 }
 
 impl Lock {
-    /// The limit of the semaphore in force; `None` if it is neither held nor waited for.
+    /// The limit of the semaphore in force; `None` if it is neither held, by ghosts neither, nor waited for.
     pub fn permit_limit(&self) -> Option<PermitLimit> {
         let held = self.semaphore().map(|semaphore| semaphore.limit);
         let queued = self.queue.as_ref().and_then(|queue| queue.permit_limit());
         held.or(queued)
     }
 
-    /// The limit in force, if no lease of the semaphore tells it: what is to be kept beside the leases.
+    /// The limit in force, if no lease or ghost of the semaphore tells it: what is to be kept beside these.
     pub fn permit_limit_to_keep(&self) -> Option<PermitLimit> {
         self.semaphore()?.limit_of_no_lease()
     }
@@ -133,7 +133,7 @@ impl Lock {
         self.permit_limit().is_some_and(|limit| mode.exceeds(limit))
     }
 
-    /// Whether a lease, an offer or a request in the queue is of the other mode that stands beside others.
+    /// Whether a lease, a ghost, an offer or a request in the queue is of the other mode that stands beside others.
     fn is_of_other_mode(&self, mode: &Mode) -> bool {
         let queue = self.queue.as_ref();
         match mode {

@@ -2,11 +2,16 @@
 //!
 //! A lock without such leases and without offers of them keeps none of this.
 
-use super::{Offer, permits::Semaphore};
+use super::{
+    Ghost, Offer,
+    ghosts::{Ghosts, NO_GHOSTS},
+    permits::Semaphore,
+};
 use crate::domain::{
     ids::{GrantId, LeaseId, RequestId},
     lease::Lease,
     limits::{CLAIM_WINDOW, HOLDERS_MAX, OFFERS_MAX},
+    mode::Mode,
     time::StoreTime,
     token::FencingToken,
 };
@@ -23,8 +28,8 @@ pub(super) struct ShareOffer {
     pub(super) permits: u32,
 }
 
-/// The leases of a lock that stand beside each other, and the offers of such: all are shared, or all are of a
-/// semaphore.
+/// The leases of a lock that stand beside each other, the ghosts of such, and the offers: all are shared, or all are of
+/// a semaphore.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shares {
     pub(super) leases: BTreeMap<FencingToken, Lease>,
@@ -32,6 +37,8 @@ pub(super) struct Shares {
     pub(super) by_request: BTreeMap<RequestId, FencingToken>,
     /// When each lease ends, the next first.
     pub(super) ends: BTreeSet<(StoreTime, FencingToken)>,
+    /// Those that have ended and still occupy their places. In a box, so that locks without any do not pay for it.
+    pub(super) ghosts: Option<Box<Ghosts>>,
     /// Those whose streams are to be told when somebody waits.
     pub(super) to_tell: BTreeSet<FencingToken>,
     /// At most [`OFFERS_MAX`].
@@ -45,11 +52,55 @@ pub(super) struct Shares {
 impl Shares {
     /// Whether another lease may be granted or offered.
     pub(super) fn has_room(&self) -> bool {
-        self.offers.len() < OFFERS_MAX && self.leases.len() + self.offers.len() < HOLDERS_MAX
+        let places = self.leases.len() + self.ghosts().len() + self.offers.len();
+        self.offers.len() < OFFERS_MAX && places < HOLDERS_MAX
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.leases.is_empty() && self.offers.is_empty()
+        self.leases.is_empty() && self.offers.is_empty() && self.ghosts.is_none()
+    }
+
+    pub(super) fn ghosts(&self) -> &Ghosts {
+        self.ghosts.as_deref().unwrap_or(&NO_GHOSTS)
+    }
+
+    /// At least one is to be there afterwards.
+    pub(super) fn ghosts_mut(&mut self) -> &mut Ghosts {
+        self.ghosts.get_or_insert_default()
+    }
+
+    /// A lease that was removed goes on occupying its place.
+    pub(super) fn insert_ghost(&mut self, ghost: Ghost) {
+        if let (Some(semaphore), Some(permits)) = (&mut self.semaphore, ghost.mode.permits()) {
+            // mutant: slot reused under a ghost
+            semaphore.keep(permits);
+        }
+        self.ghosts_mut().insert(ghost);
+    }
+
+    /// Frees the place of a ghost.
+    pub(super) fn remove_ghost(&mut self, token: FencingToken) -> Option<Ghost> {
+        let ghost = self.ghosts.as_mut()?.remove(token)?;
+        self.ghosts.take_if(|ghosts| ghosts.len() == 0);
+        if let (Some(semaphore), Some(permits)) = (&mut self.semaphore, ghost.mode.permits()) {
+            semaphore.remove(permits);
+        }
+        Some(ghost)
+    }
+
+    /// Gives a place to a lease, or a ghost, of another leader. False if it excludes one of these.
+    pub(super) fn keep_place(&mut self, mode: &Mode) -> bool {
+        let is_first = self.leases.is_empty() && self.ghosts.is_none();
+        // Its clock may have been ahead: the first turn looks at each lease.
+        self.seen = StoreTime::from_micros(u64::MAX);
+        match (mode, &mut self.semaphore) {
+            (Mode::Exclusive, _) | (Mode::Shared, Some(_)) => false,
+            (Mode::Shared, None) => true,
+            (Mode::Semaphore(permits), semaphore) if is_first || semaphore.is_some() => {
+                semaphore.get_or_insert_with(|| Box::new(Semaphore::new(permits.limit))).keep(permits)
+            }
+            (Mode::Semaphore(_), _) => false,
+        }
     }
 
     pub(super) fn leases(&self) -> impl DoubleEndedIterator<Item = &Lease> {
@@ -139,6 +190,9 @@ impl Shares {
                     self.ends.insert((healed, *token));
                 }
             }
+            if let Some(ghosts) = &mut self.ghosts {
+                changed.extend(ghosts.heal(now));
+            }
             self.offers.iter_mut().for_each(|it| it.offer.until = it.offer.until.min(now.after(CLAIM_WINDOW)));
         }
         self.seen = now;
@@ -146,8 +200,13 @@ impl Shares {
     }
 
     pub(super) fn next_due(&self) -> Option<StoreTime> {
-        let ends = self.ends.first().map(|(at, _)| *at);
+        let ends = self.next_end().map(|(at, _)| at);
         self.offers().map(|offer| offer.until).chain(ends).min()
+    }
+
+    /// When the next lease ends, or the next ghost goes, and its token.
+    pub(super) fn next_end(&self) -> Option<(StoreTime, FencingToken)> {
+        self.ends.first().copied().into_iter().chain(self.ghosts().next()).min()
     }
 
     pub(super) fn oldest(&self) -> Option<FencingToken> {
@@ -156,16 +215,22 @@ impl Shares {
 
     pub(super) fn check(&self) {
         assert!(!self.is_empty(), "what is shared by nobody is given up");
-        assert!(self.offers.len() <= OFFERS_MAX && self.leases.len() <= HOLDERS_MAX, "the bounds are kept");
+        let places = self.leases.len() + self.ghosts().len();
+        assert!(self.offers.len() <= OFFERS_MAX && places <= HOLDERS_MAX, "the bounds are kept");
+        self.ghosts().check();
         let sizes = [self.by_lease.len(), self.by_request.len(), self.ends.len()];
         assert_eq!(sizes, [self.leases.len(); 3], "each lease is found by its id and its request, and ends once");
-        if self.leases.len() > CHECKED_WHOLE {
+        if places > CHECKED_WHOLE {
             return;
         }
-        let is_semaphore = self.leases().map(|lease| lease.terms.mode.permits().is_some());
-        assert!(is_semaphore.into_iter().all(|it| it == self.semaphore.is_some()), "all are of one mode");
+        self.ghosts().check_each();
+        let modes =
+            || self.leases().map(|lease| &lease.terms.mode).chain(self.ghosts().iter().map(|ghost| &ghost.mode));
+        let is_semaphore = self.semaphore.is_some();
+        assert!(modes().all(|mode| mode.permits().is_some() == is_semaphore), "all are of one mode");
         if let Some(semaphore) = &self.semaphore {
-            semaphore.check(self.leases(), self.offers.iter().map(|it| u64::from(it.permits)).sum());
+            semaphore
+                .check(modes().filter_map(Mode::permits), self.offers.iter().map(|it| u64::from(it.permits)).sum());
         }
         let is_right = |(token, lease): (&FencingToken, &Lease)| {
             let is_told = lease.is_to_tell() == self.to_tell.contains(token);

@@ -1,6 +1,8 @@
 //! What turns do with leases beside others: grant, change and end them, and offer them.
 
-use super::{LastLease, Lock, Offer, Turn, delay::ended, permits::Semaphore, shares::ShareOffer, view::holder_view};
+use super::{
+    Ghost, LastLease, Lock, Offer, Turn, delay::ended, permits::Semaphore, shares::ShareOffer, view::holder_view,
+};
 use crate::domain::{
     command::Effect,
     ids::{GrantId, LeaseId, RequestId},
@@ -13,7 +15,7 @@ use crate::domain::{
     token::FencingToken,
 };
 
-/// The shared leases that changed: their tokens, and the grant ids under which they are kept.
+/// The leases beside others, and their ghosts, that changed: their tokens, and the grant ids under which they are kept.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChangedShares(Vec<(FencingToken, GrantId)>);
 
@@ -27,17 +29,7 @@ impl Lock {
     #[must_use]
     pub fn keep_shared(&mut self, lease: Lease) -> bool {
         let shares = self.shares.get_or_insert_default();
-        let is_first = shares.leases.is_empty();
-        // Its clock may have been ahead: the first turn looks at each lease.
-        shares.seen = StoreTime::from_micros(u64::MAX);
-        let suits = match (&lease.terms.mode, &mut shares.semaphore) {
-            (Mode::Exclusive, _) | (Mode::Shared, Some(_)) => false,
-            (Mode::Shared, None) => true,
-            (Mode::Semaphore(permits), semaphore) if is_first || semaphore.is_some() => {
-                semaphore.get_or_insert_with(|| Box::new(Semaphore::new(permits.limit))).keep(permits)
-            }
-            (Mode::Semaphore(_), _) => false,
-        };
+        let suits = shares.keep_place(&lease.terms.mode);
         if suits {
             shares.insert(lease);
         }
@@ -54,12 +46,13 @@ impl Lock {
         self.shares.take_if(|shares| shares.is_empty());
     }
 
-    /// The leases beside others that turns granted, changed or ended since it was last asked.
+    /// The leases beside others that turns granted, changed or ended since it was last asked, and the ghosts that these
+    /// changed or lifted.
     pub fn take_changed_shares(&mut self) -> Vec<(FencingToken, GrantId)> {
         self.changed_shares.take().map_or_else(Vec::new, |changed| changed.0)
     }
 
-    fn share_changed(&mut self, token: FencingToken, grant_id: GrantId) {
+    pub(super) fn share_changed(&mut self, token: FencingToken, grant_id: GrantId) {
         self.changed_shares.get_or_insert_default().0.push((token, grant_id));
     }
 
@@ -77,6 +70,7 @@ impl Lock {
     fn has_room_beside(&self, mode: &Mode) -> bool {
         let Some(shares) = self.shares.as_deref() else { return mode.permits().is_none_or(|it| self.fits(it)) };
         let suits = match mode {
+            // mutant: ghost not counted
             Mode::Exclusive => false,
             Mode::Shared => shares.semaphore.is_none(),
             // mutant: permits above the limit
@@ -89,27 +83,22 @@ impl Lock {
         self.shares.as_ref().and_then(|shares| shares.next_due())
     }
 
-    /// The leases beside others that last at `now`; `None` if there are none.
+    /// The leases beside others that last at `now`, and the semaphore that they or ghosts use; `None` if there is none
+    /// of these.
     pub(super) fn shared_view(&self, now: StoreTime, token: Option<FencingToken>) -> Option<Box<SharedView>> {
         let shares = self.shares.as_ref()?;
         let count = shares.leases.len() - shares.overdue(now).count();
         let live = || shares.leases().filter(|lease| now < lease.expires_at);
         let has_token = token.and_then(|token| shares.of_token(token)).is_some_and(|lease| now < lease.expires_at);
         let holders = live().take(HOLDERS_SHOWN).map(|lease| holder_view(lease, now)).collect();
-        let permits_of = |lease: &Lease| lease.terms.mode.permits().map_or(0, |permits| u64::from(permits.count));
-        let semaphore = shares.semaphore().map(|it| it.view(shares.overdue(now).map(permits_of).sum()));
-        (count > 0).then(|| Box::new(SharedView { holders, count, has_token, semaphore }))
+        let semaphore = shares.semaphore().map(|it| it.view(shares.overdue_permits(now)));
+        let is_used = count > 0 || semaphore.is_some_and(|semaphore| semaphore.used > 0);
+        is_used.then(|| Box::new(SharedView { holders, count, has_token, semaphore }))
     }
 
     /// The newest shared lease that lasts at `now`.
     pub(super) fn newest_shared(&self, now: StoreTime) -> Option<&Lease> {
         self.shares.as_ref()?.leases().rev().find(|lease| now < lease.expires_at)
-    }
-
-    /// What ended last once the shared leases whose time ran out unnoticed have ended as well.
-    pub(super) fn last_with_overdue_shares(&self, now: StoreTime) -> Option<LastLease> {
-        let overdue = self.shares.iter().flat_map(|shares| shares.overdue(now));
-        overdue.fold(self.last, |last, lease| Some(last_of(last, lease, LeaseEnd::Expired, lease.expires_at)))
     }
 
     pub(super) fn check_shares(&self) {
@@ -125,17 +114,26 @@ impl Lock {
     }
 }
 
-/// The lease that ended last, after this one has. Among readers, an older lease may end after a newer one, whose token
-/// is the highest then, as long as it is remembered.
+/// The lease that ended last, after this one has.
 fn last_of(last: Option<LastLease>, lease: &Lease, end: LeaseEnd, at: StoreTime) -> LastLease {
-    let remembered = last.filter(|last| at < last.at.after(ENDED_MEMORY));
-    let token = remembered.map_or(lease.token, |last| last.token.max(lease.token));
+    last_with(last, LastLease { token: lease.token, end: handed_on(lease, end), at })
+}
+
+/// The lease that ended last, after this one has, or after its ghost is gone. Among readers, an older lease may end
+/// after a newer one, whose token is the highest then, as long as it is remembered.
+pub(super) fn last_with(last: Option<LastLease>, ended: LastLease) -> LastLease {
+    let remembered = last.filter(|last| ended.at < last.at.after(ENDED_MEMORY));
+    let token = remembered.map_or(ended.token, |last| last.token.max(ended.token));
+    LastLease { token, ..ended }
+}
+
+/// What the next holder hears of a lease that ends in this way.
+pub(super) fn handed_on(lease: &Lease, end: LeaseEnd) -> LeaseEnd {
     // What a writer left unfinished, no reader has finished. The holder of a permit knows of nobody before it.
     // mutant: permit hands on what it was told
     let handed_on = lease.previous_end.filter(|_| lease.terms.mode == Mode::Shared);
     // mutant: reader hides how the writer ended
-    let end = handed_on.map_or(end, |before| before.worse(end));
-    LastLease { token, end, at }
+    handed_on.map_or(end, |before| before.worse(end))
 }
 
 impl Turn<'_> {
@@ -216,16 +214,34 @@ impl Turn<'_> {
         Some(lease)
     }
 
-    /// Ends a shared lease. The caller promotes.
+    /// Ends a shared lease, which may leave a ghost. The caller promotes.
     pub(super) fn end_share(&mut self, token: FencingToken, end: LeaseEnd, at: StoreTime) {
-        let Some(lease) = self.take_share(token) else { return };
+        let Some(shares) = &mut self.lock.shares else { return };
+        let Some(lease) = shares.remove(token) else { return };
         let last = last_of(self.lock.last, &lease, end, at);
+        // mutant: reader leaves no ghost
+        if let Some(ghost) = Ghost::after(&lease, end, &last) {
+            shares.insert_ghost(ghost);
+        }
+        self.lock.share_changed(token, lease.grant_id);
+        self.give_up_empty_shares();
+        self.share_ended(lease, end, last);
+    }
+
+    /// Ends a shared lease without a ghost. The caller promotes.
+    pub(super) fn end_share_at_once(&mut self, token: FencingToken, end: LeaseEnd) {
+        let Some(lease) = self.take_share(token) else { return };
+        let last = last_of(self.lock.last, &lease, end, self.now);
+        self.share_ended(lease, end, last);
+    }
+
+    fn share_ended(&mut self, lease: Lease, end: LeaseEnd, last: LastLease) {
         self.lock.ended.push(ended(&lease, end, &last));
         self.lock.last = Some(last);
         self.effects.push(Effect::Ended { lease, end });
     }
 
-    /// Ends shared leases whose time is over, and their offers.
+    /// Ends shared leases whose time is over, and their offers, and frees the places of ghosts.
     pub(super) fn apply_time_to_shares(&mut self) {
         let now = self.now;
         let Some(shares) = &mut self.lock.shares else { return };
@@ -233,10 +249,15 @@ impl Turn<'_> {
             self.lock.share_changed(token, grant_id);
         }
         for _ in 0..SHARED_ENDS_PER_TURN {
-            let due = self.lock.shares.as_ref().and_then(|shares| shares.ends.first().copied());
-            let Some((at, token)) = due.filter(|(at, _)| *at <= now) else { break };
+            let Some(shares) = &self.lock.shares else { break };
+            let Some((at, token)) = shares.next_end().filter(|(at, _)| *at <= now) else { break };
+            let is_ghost = shares.of_token(token).is_none();
             // Earlier ends first, as for an exclusive lease.
             self.abandon(at);
+            if is_ghost {
+                self.lift_ghost(token, at);
+                continue;
+            }
             // mutant: reader never expires
             self.end_share(token, LeaseEnd::Expired, at);
         }
@@ -251,16 +272,16 @@ impl Turn<'_> {
         }
     }
 
-    /// A classic client has the lock: what is shared is revoked.
+    /// A classic client has the lock: what is shared is revoked. It does not see ghosts.
     pub(super) fn revoke_shares(&mut self) {
         for _ in 0..SHARED_ENDS_PER_TURN {
             let Some(token) = self.lock.shares.as_ref().and_then(|shares| shares.oldest()) else { break };
-            self.end_share(token, LeaseEnd::Revoked, self.now);
+            self.end_share_at_once(token, LeaseEnd::Revoked);
         }
         self.withdraw_shared(|_| true, WaiterState::Waiting);
     }
 
-    fn give_up_empty_shares(&mut self) {
+    pub(super) fn give_up_empty_shares(&mut self) {
         self.lock.shares.take_if(|shares| shares.is_empty());
     }
 }

@@ -5,7 +5,7 @@ use crate::domain::{
     ids::RequestId,
     lease::{Extra, Lease, LeaseEnd, Terms},
     limits::{ENDED_MEMORY, WAITERS_PAGE_BYTES_MAX, WAITERS_PAGE_MAX},
-    outcome::{Contention, HeldPermits, HolderExtra, HolderView, LockView, WaiterView, WaitersView},
+    outcome::{Contention, DelayView, HeldPermits, HolderExtra, HolderView, LockView, WaiterView, WaitersView},
     queue::{Waiter, WaiterState},
     time::StoreTime,
     token::FencingToken,
@@ -26,7 +26,7 @@ impl Lock {
                 None => self.last_ended(now).map(|(_, end)| end),
             },
             newest_token: self.newest_token(now),
-            delay: self.delay_at(now).filter(|delay| now < delay.until()).map(|delay| delay.view(now)),
+            delay: self.delay_view(now),
             shared: self.shared_view(now, token),
         }
     }
@@ -35,15 +35,21 @@ impl Lock {
     fn newest_token(&self, now: StoreTime) -> Option<FencingToken> {
         let live = self.live(now).or_else(|| self.newest_shared(now)).map(|lease| lease.token);
         // Among readers, a lease that has ended may be newer.
-        live.max(self.last_ended(now).map(|(token, _)| token))
+        live.max(self.last_ended(now).map(|(token, _)| token)).max(self.newest_ghost(now))
     }
 
-    /// Whether it is held, unavailable after a lease, or has waiters.
+    /// Why it is unavailable, or a place of it, although nobody holds that.
+    fn delay_view(&self, now: StoreTime) -> Option<DelayView> {
+        let delay = self.delay_at(now).filter(|delay| now < delay.until()).map(|delay| delay.view(now));
+        delay.or_else(|| self.ghost_view(now))
+    }
+
+    /// Whether it is held, or a place of it is unavailable after a lease, or has waiters.
     pub fn is_in_use(&self, now: StoreTime) -> bool {
         self.live(now).is_some()
             || self.newest_shared(now).is_some()
             || self.waiters(now) > 0
-            || self.delay_at(now).is_some_and(|delay| now < delay.until())
+            || self.delay_view(now).is_some()
     }
 
     fn live(&self, now: StoreTime) -> Option<&Lease> {
@@ -105,6 +111,7 @@ impl Turn<'_> {
     pub(super) fn contention(&self) -> Box<Contention> {
         let current = self.lock.lease.as_ref().map(|lease| holder_view(lease, self.now));
         let delay = self.lock.delay.as_ref().map(|delay| delay.view(self.now));
+        let delay = delay.or_else(|| self.lock.ghost_view(self.now));
         let shared = self.lock.shared_view(self.now, None);
         Box::new(Contention { current, classic: self.classic, waiters: self.lock.waiters(self.now), delay, shared })
     }

@@ -3,7 +3,7 @@
 use super::{
     Journal, Partition, Slot,
     record::{self, Key},
-    shares::{self, ChangedShare, Drawn, ShareNotes},
+    shares::{self, ChangedShare, Drawn, ShareNotes, ShareRef},
 };
 use crate::{
     domain::{
@@ -11,7 +11,7 @@ use crate::{
         ids::{AttachmentId, ReplicaId},
         lease::{Lease, Terms},
         mode::PermitLimit,
-        rules::{Delay, Lock, Tombstone},
+        rules::{Delay, Ghost, Lock, Tombstone},
         time::StoreTime,
         token::FencingToken,
     },
@@ -122,9 +122,9 @@ impl Note {
         Self { written: Some(end), ..Self::default() }
     }
 
-    /// The nodes have a record of this shared lease.
-    pub(super) fn keep_share(&mut self, lease: &Lease, written: StoreTime) {
-        self.shares.get_or_insert_default().keep(lease, written);
+    /// The nodes have a record of this shared lease, or of its ghost, as it is.
+    pub(super) fn keep_share(&mut self, share: ShareRef<'_>) {
+        self.shares.get_or_insert_default().keep(share);
     }
 }
 
@@ -286,13 +286,12 @@ impl Partition<Outbox> {
         let mut changed = std::mem::take(&mut self.journal.changed_shares);
         for share in changed.drain(..) {
             let Slot { name, lock, note, .. } = &mut self.slots[share.slot];
-            let lease = note.shares.as_ref().and_then(|notes| notes.find(lock, share.grant_id));
-            let drawn = note.shares.as_mut().and_then(|notes| notes.draw(share.grant_id, lease));
+            let found = note.shares.as_ref().and_then(|notes| notes.find(lock, share.grant_id));
+            let drawn = note.shares.as_mut().and_then(|notes| notes.draw(share.grant_id, found));
             note.shares.take_if(|notes| notes.is_empty());
-            match (drawn, lease) {
-                (Some(Drawn::Put), Some(lease)) => {
-                    let record = record::lock::encode_share(lease, lease.expires_at);
-                    changes.put.push((Key::of_share(name, share.grant_id), record));
+            match (drawn, found) {
+                (Some(Drawn::Put), Some(found)) => {
+                    changes.put.push((Key::of_share(name, share.grant_id), found.encode()));
                 }
                 (Some(_), _) => changes.gone.push(Key::of_share(name, share.grant_id)),
                 (None, _) => {}
@@ -337,9 +336,11 @@ impl Partition<Outbox> {
                 records.push((Key::of_lock(name), record));
             }
             for lease in lock.shared() {
-                let record = share_end(note, lease).map(|end| record::lock::encode_share(lease, end));
+                let record = share_end(note, lease).map(|end| record::share::encode(lease, end));
                 records.extend(record.map(|record| (Key::of_share(name, lease.grant_id), record)));
             }
+            let of_ghost = |ghost: &Ghost| (Key::of_share(name, ghost.grant_id), record::share::encode_ghost(ghost));
+            records.extend(lock.ghosts().map(of_ghost));
         }
         let kept = self.journal.kept.iter().map(|kept| (Key::of_ended(kept.number), kept.record.clone()));
         records.extend(kept);
@@ -363,14 +364,14 @@ pub(super) fn end_of(lock: &Lock) -> StoreTime {
 }
 
 impl Outbox {
-    /// Notes the shared leases that a turn changed.
+    /// Notes the shared leases, and the ghosts, that a turn changed.
     fn note_shares(&mut self, number: usize, slot: &mut Slot<Note>) {
         for (token, grant_id) in slot.lock.take_changed_shares() {
-            let lease = slot.lock.lease_of(token).filter(|lease| lease.grant_id == grant_id);
+            let share = ShareRef::find(&slot.lock, token, grant_id);
             let notes = slot.note.shares.get_or_insert_default();
-            if notes.change(grant_id, lease) {
+            if notes.change(grant_id, share) {
                 self.changed_shares.push(ChangedShare { slot: number, grant_id });
-                self.changed_bytes += shares::bytes_of(&slot.name, lease);
+                self.changed_bytes += shares::bytes_of(&slot.name, share);
             }
             slot.note.shares.take_if(|notes| notes.is_empty());
         }

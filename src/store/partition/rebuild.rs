@@ -3,7 +3,8 @@
 use super::{
     Outbox, Partition, Slot,
     outbox::{Kept, Note, RENEWAL_UNWRITTEN_TTL_MAX, end_of},
-    record::{self, Key, RecordError, ended::Entry},
+    record::{self, Key, RecordError, ended::Entry, share::Share},
+    shares::ShareRef,
 };
 use crate::{
     domain::{
@@ -92,8 +93,8 @@ impl Partition<Outbox> {
                     partition.insert(Slot { name, lock, hash, timer: None, note });
                 }
                 Key::Share(name, grant_id) => {
-                    let lease = record::lock::decode_share(&record, grant_id).map_err(unreadable)?;
-                    shared.push((key, name, lease));
+                    let share = record::share::decode(&record, grant_id).map_err(unreadable)?;
+                    shared.push((key, name, share));
                 }
                 Key::Ended(number) => {
                     let entries = record::ended::decode(&record).map_err(unreadable)?;
@@ -101,9 +102,9 @@ impl Partition<Outbox> {
                 }
             }
         }
-        for (key, name, lease) in shared {
+        for (key, name, share) in shared {
             let key = key.escape_ascii().to_string();
-            partition.keep_share(name, lease, renewals, time, &hash).map_err(|error| Unreadable { key, error })?;
+            partition.keep_share(name, share, renewals, time, &hash).map_err(|error| Unreadable { key, error })?;
         }
         ended.sort_unstable_by_key(|(number, ..)| *number);
         for (number, record, entries) in ended {
@@ -118,20 +119,30 @@ impl Partition<Outbox> {
         Ok(partition)
     }
 
-    /// Adds a lease beside others. The records of locks have been read.
+    /// Adds a lease beside others, or a ghost. The records of locks have been read.
     fn keep_share(
         &mut self,
         name: LockName,
-        lease: Lease,
+        share: Share,
         renewals: &Renewals,
         time: StoreTime,
         hash: impl Fn(&LockName) -> u64,
     ) -> Result<(), RecordError> {
         let number = self.number_or_new(name, hash);
         let Slot { lock, note, .. } = &mut self.slots[number];
-        let is_beside = lock.lease().is_some() || lock.delay().is_some() || lock.lease_of(lease.token).is_some();
-        note.keep_share(&lease, lease.expires_at);
-        if is_beside || !lock.keep_shared(Lease { expires_at: renewals.end(&lease, time), ..lease }) {
+        let is_alone = lock.lease().is_some() || lock.delay().is_some();
+        let has_place = match share {
+            Share::Lease(lease) => {
+                note.keep_share(ShareRef::Lease(&lease));
+                let is_new = !is_alone && lock.lease_of(lease.token).is_none() && lock.ghost_of(lease.token).is_none();
+                is_new && lock.keep_shared(Lease { expires_at: renewals.end(&lease, time), ..lease })
+            }
+            Share::Ghost(ghost) => {
+                note.keep_share(ShareRef::Ghost(&ghost));
+                !is_alone && lock.lease_of(ghost.delay.token).is_none() && lock.keep_ghost(ghost)
+            }
+        };
+        if !has_place {
             return Err(FieldError::Broken("lease", "stands beside another one that excludes it".to_owned()).into());
         }
         Ok(())

@@ -63,13 +63,10 @@ async fn what_cannot_be_converted_is_refused() {
     let mut client = server.client();
     let semaphore =
         AcquireRequest { mode: LockMode::Semaphore.into(), permit_limit: 2, ..acquire_request("semaphore", TTL) };
-    let delayed = AcquireRequest { min_hold: crate::support::span(TTL), ..acquire_request("delayed", TTL) };
-    for (asked, mode) in [(semaphore, LockMode::Exclusive), (delayed, LockMode::Shared)] {
-        let lease = client.acquire_lease(asked).await;
-        let refused = client.convert(request(&lease, mode)).await.unwrap_err();
-        assert_eq!(refused.code(), Code::FailedPrecondition);
-        assert_eq!(refused.get_details_error_info().unwrap().reason, "NOT_CONVERTIBLE");
-    }
+    let lease = client.acquire_lease(semaphore).await;
+    let refused = client.convert(request(&lease, LockMode::Exclusive)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert_eq!(refused.get_details_error_info().unwrap().reason, "NOT_CONVERTIBLE");
     let lease = client.acquire_lease(acquire_request("a", TTL)).await;
     for mode in [LockMode::Unspecified, LockMode::Semaphore] {
         assert_bad_field(client.convert(request(&lease, mode)).await, "mode");

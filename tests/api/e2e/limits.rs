@@ -76,22 +76,14 @@ fn beyond_limits() -> Vec<(&'static str, AcquireRequest)> {
 
 /// Of semaphores.
 fn beyond_permits() -> Vec<(&'static str, AcquireRequest)> {
-    let permits = |permits, permit_limit| AcquireRequest {
-        mode: v1::LockMode::Semaphore.into(),
-        permits,
-        permit_limit,
-        ..acquire_request("a", TTL)
-    };
     vec![
-        ("permit_limit", permits(0, 0)),
-        ("permit_limit", permits(1, limits::PERMITS_MAX + 1)),
-        ("permits", permits(4, 3)),
-        ("permits", permits(u32::MAX, limits::PERMITS_MAX)),
+        ("permit_limit", permits("a", 0, 0)),
+        ("permit_limit", permits("a", 1, limits::PERMITS_MAX + 1)),
+        ("permits", permits("a", 4, 3)),
+        ("permits", permits("a", u32::MAX, limits::PERMITS_MAX)),
         ("permits", AcquireRequest { permits: 1, ..acquire_request("a", TTL) }),
         ("permit_limit", AcquireRequest { permit_limit: 1, ..shared_request("a") }),
         ("permit_limit_version", AcquireRequest { permit_limit_version: 1, ..acquire_request("a", TTL) }),
-        ("min_hold", AcquireRequest { min_hold: span(TTL), ..permits(1, 2) }),
-        ("lock_delay", AcquireRequest { lock_delay: span(TTL), ..permits(1, 2) }),
     ]
 }
 
@@ -99,8 +91,6 @@ fn beyond_permits() -> Vec<(&'static str, AcquireRequest)> {
 fn beyond_spans() -> Vec<(&'static str, AcquireRequest)> {
     let tick = Duration::from_nanos(1);
     vec![
-        ("min_hold", AcquireRequest { min_hold: span(TTL), ..shared_request("a") }),
-        ("lock_delay", AcquireRequest { lock_delay: span(TTL), ..shared_request("a") }),
         ("lock_delay", AcquireRequest { lock_delay: span(limits::LOCK_DELAY_MAX + tick), ..acquire_request("a", TTL) }),
         ("lock_delay", AcquireRequest { lock_delay: Some(BELOW_ZERO), ..acquire_request("a", TTL) }),
         ("min_hold", AcquireRequest { min_hold: span(limits::MIN_HOLD_MAX + tick), ..acquire_request("a", TTL) }),
@@ -116,6 +106,10 @@ fn beyond_spans() -> Vec<(&'static str, AcquireRequest)> {
             },
         ),
     ]
+}
+
+fn permits(name: &str, permits: u32, permit_limit: u32) -> AcquireRequest {
+    AcquireRequest { mode: v1::LockMode::Semaphore.into(), permits, permit_limit, ..acquire_request(name, TTL) }
 }
 
 fn shared_request(name: &str) -> AcquireRequest {
@@ -143,7 +137,8 @@ async fn each_field_is_accepted_at_its_limit_and_refused_beyond() {
             ..acquire_request("metadata", TTL)
         },
         AcquireRequest { mode: v1::LockMode::Exclusive.into(), ..acquire_request("mode", TTL) },
-        AcquireRequest { max_hold: span(TTL), min_hold: span(Duration::ZERO), ..shared_request("shared") },
+        AcquireRequest { max_hold: span(TTL), min_hold: span(TTL), ..shared_request("shared") },
+        AcquireRequest { lock_delay: span(TTL), ..permits("permits", 1, 2) },
         AcquireRequest { max_hold: span(Duration::ZERO), ..acquire_request("no bound", TTL) },
         AcquireRequest { max_hold: span(TTL), ..acquire_request("shortest hold", TTL) },
         AcquireRequest { max_hold: span(limits::MAX_HOLD_MAX), ..acquire_request("longest hold", TTL) },

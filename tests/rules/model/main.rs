@@ -5,6 +5,7 @@
 mod rules;
 
 mod conversions;
+mod ghosts;
 
 use rules::{SECOND, Step, explore::Model, semaphore};
 

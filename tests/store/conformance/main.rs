@@ -6,6 +6,7 @@ mod acquire;
 #[path = "../../support/asks.rs"]
 mod asks;
 mod bench;
+mod ghosts;
 mod hold;
 mod memory_store;
 #[path = "../../support/notices.rs"]
@@ -104,6 +105,10 @@ macro_rules! every_store {
                 an_expired_lease_gives_its_permits_back,
                 an_exclusive_request_waits_for_all_permits,
                 a_lock_is_shared_or_a_semaphore,
+            }
+            ghosts {
+                the_place_of_a_reader_keeps_writers_out_for_its_lock_delay,
+                the_permit_and_the_slot_of_a_released_lease_stay_used_for_its_min_hold,
             }
             seen {
                 a_description_is_seen_until_one_with_a_higher_number,

@@ -14,13 +14,14 @@ use fencepost::testing::store::Store;
 const MAX_HOLD: Duration = Duration::from_secs(3_600);
 
 /// Of all that a server of the version before does not know.
-fn terms_to_refuse() -> [(&'static str, Terms); 5] {
+fn terms_to_refuse() -> [(&'static str, Terms); 6] {
     let plain = || acquire(new_request(), TTL, false).terms;
-    let extra = Extra::of_delays(Delays::new(MAX_HOLD, Duration::ZERO));
+    let extra = || Extra::of_delays(Delays::new(MAX_HOLD, Duration::ZERO));
     let owned = Extra { owner: Owner::new("batch".to_owned()).unwrap(), ..Extra::default() }.boxed();
     [
         ("max_hold", Terms { max_hold: MaxHold::new(MAX_HOLD), ..plain() }),
-        ("min_hold or lock_delay", Terms { extra, ..plain() }),
+        ("min_hold or lock_delay", Terms { extra: extra(), ..plain() }),
+        ("min_hold or lock_delay in mode SHARED or SEMAPHORE", Terms { extra: extra(), mode: semaphore(), ..plain() }),
         ("mode SHARED", Terms { mode: Mode::Shared, ..plain() }),
         ("mode SEMAPHORE", Terms { mode: semaphore(), ..plain() }),
         ("owner, max_waiters, tell_when_wanted or ListWaiters", Terms { extra: owned, ..plain() }),
@@ -131,11 +132,21 @@ async fn a_server_that_knows_all_gets_partitions_before_one_that_does_not() {
 
 #[tokio::test(start_paused = true)]
 async fn a_partition_with_a_delay_goes_to_no_server_that_cannot_read_it() {
+    a_partition_with_delays_goes_to_no_server_that_cannot_read_it(&Mode::Exclusive).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_with_a_ghost_goes_to_no_server_that_cannot_read_it() {
+    a_partition_with_delays_goes_to_no_server_that_cannot_read_it(&semaphore()).await;
+}
+
+async fn a_partition_with_delays_goes_to_no_server_that_cannot_read_it(mode: &Mode) {
     let (ways, mark, mut servers) = cluster(1).await;
     let delay = 4 * PATIENCE;
     for name in (0..LOCKS).map(lock) {
         let mut delayed = acquire(new_request(), TTL, false);
         delayed.terms.extra = Extra::of_delays(Delays::new(delay, Duration::ZERO));
+        delayed.terms.mode = mode.clone();
         let grant = granted(servers[0].store.acquire(&name, delayed).await.unwrap());
         release(&servers[0], &(name, grant)).await;
     }

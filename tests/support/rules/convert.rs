@@ -4,14 +4,13 @@ use super::{
     Step,
     oracle::{Actual, Oracle},
     state::{Holding, OracleEffect},
-    terms::{Kind, delays},
+    terms::Kind,
 };
 use fencepost::testing::domain::{
     command::Outcome,
     outcome::{ConvertOutcome, Renewed},
     token::FencingToken,
 };
-use std::time::Duration;
 
 /// How many tokens of before an upgrade a command can name.
 const REMEMBERED: usize = 2;
@@ -34,19 +33,18 @@ impl Oracle {
         let Step::Convert { lease, upgrades, shared } = step else { unreachable!("no conversion: {step:?}") };
         let (now, to) = (actual.now, if shared { Kind::Shared } else { Kind::Exclusive });
         let named = self.token_before(lease, upgrades);
-        let is_alone = self.held.len() == 1 && self.offers.is_empty();
+        let is_alone = self.held.len() == 1 && self.offers.is_empty() && self.pauses.is_empty();
         let gone = self.gone(lease);
         let Some(held) = self.held.iter_mut().find(|held| held.lease == lease) else {
             return ConvertOutcome::Lost(gone);
         };
-        let has_delays = delays(held.request) != (Duration::ZERO, Duration::ZERO);
         // A downgrade of before may arrive late: it has to find another token.
-        let outdates_downgrade = !shared && !has_delays && named == Some(held.token);
+        let outdates_downgrade = !shared && named == Some(held.token);
         if held.kind != to || outdates_downgrade {
             if named != Some(held.token) {
                 return ConvertOutcome::TokenOutdated;
             }
-            if held.kind.permits().is_some() || shared && has_delays {
+            if held.kind.permits().is_some() {
                 return ConvertOutcome::NotConvertible;
             }
             if !shared && !is_alone {

@@ -4,11 +4,12 @@ use super::{Kind, Step, delays, kind, lease_number, oracle::Actual, request_numb
 use fencepost::testing::domain::{
     command::{Effect, Outcome},
     lease::LeaseEnd,
+    mode::Mode,
     outcome::{AcquireOutcome, ConvertOutcome, Grant, ReleaseOutcome, RenewOutcome, RevokeOutcome},
     time::StoreTime,
     token::FencingToken,
 };
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 const MEMORY: Duration = Duration::from_secs(10);
 
@@ -37,7 +38,7 @@ pub(super) struct History {
     highest_token: u64,
     granted: u32,
     facts: Vec<Fact>,
-    delay: Option<Delay>,
+    delays: Vec<Delay>,
 }
 
 /// A lease that holds the lock, as the answers tell.
@@ -56,11 +57,15 @@ impl Held {
     }
 }
 
-/// A lock that is granted to nobody after a lease.
+/// What is granted to nobody after a lease.
 #[derive(Clone, Debug)]
 struct Delay {
     request: u8,
+    /// That of the lease when it ended.
+    kind: Kind,
     lease: u32,
+    token: FencingToken,
+    slot: Option<NonZeroU32>,
     min_hold_over: StoreTime,
     lock_delay_over: StoreTime,
 }
@@ -74,7 +79,7 @@ impl History {
         // After a step back of the clock, times in the future count as now.
         self.facts.iter_mut().for_each(|fact| fact.at = fact.at.min(actual.now));
         self.facts.retain(|fact| actual.now < fact.at.after(MEMORY));
-        if let Some(delay) = &mut self.delay {
+        for delay in &mut self.delays {
             let (min_hold, lock_delay) = delays(delay.request);
             delay.min_hold_over = delay.min_hold_over.min(actual.now.after(min_hold));
             delay.lock_delay_over = delay.lock_delay_over.min(actual.now.after(lock_delay));
@@ -99,13 +104,14 @@ impl History {
             }
             Outcome::Revoke(outcome) => {
                 let revoked = matches!(outcome, RevokeOutcome::Revoked(_));
-                let delayed = self.delay.take();
                 let lease = only(LeaseEnd::Revoked, &ended);
+                assert!(revoked || lease.is_none(), "each revocation is reported");
                 if revoked {
-                    assert!(lease.is_some() || delayed.is_some(), "a revocation ends something");
-                } else {
-                    assert_eq!(lease, None, "each revocation is reported");
-                    self.delay = delayed;
+                    let tokens = self.delays.iter().map(|it| it.token);
+                    let named = if step == Step::ForceReleaseGhost { tokens.min() } else { tokens.max() };
+                    let before = self.delays.len();
+                    self.delays.retain(|it| lease.map_or(Some(it.token) != named, |lease| it.lease != lease));
+                    assert!(lease.is_some() || self.delays.len() < before, "a revocation ends something");
                 }
             }
             Outcome::Convert(outcome) => self.check_convert(step, outcome, actual),
@@ -120,7 +126,7 @@ impl History {
         assert!(granted.is_empty() || granted == answered, "the answer tells what is granted");
     }
 
-    /// Notes the delay after a lease that ends, and that its holder has stopped; checks that nothing is granted within.
+    /// Notes the delay after a lease that ends, and that its holder has stopped.
     fn follow_delay(&mut self, step: Step, actual: &Actual<'_>) {
         for effect in actual.effects {
             let Effect::Ended { lease, end } = effect else { continue };
@@ -128,18 +134,21 @@ impl History {
             let at = if *end == LeaseEnd::Expired { lease.expires_at } else { at };
             let (min_hold, lock_delay) = delays(request);
             let lock_delay_over = if *end == LeaseEnd::Released { at } else { at.after(lock_delay) };
-            let (lease, min_hold_over) = (lease_number(lease.lease_id), lease.granted_at.min(at).after(min_hold));
-            self.delay = Some(Delay { request, lease, min_hold_over, lock_delay_over });
+            let (kind, slot) = match &lease.terms.mode {
+                Mode::Exclusive => (Kind::Exclusive, None),
+                Mode::Shared => (Kind::Shared, None),
+                Mode::Semaphore(permits) => (Kind::Semaphore(permits.count, permits.limit), permits.slot),
+            };
+            let min_hold_over = lease.granted_at.min(at).after(min_hold);
+            let (lease, token) = (lease_number(lease.lease_id), lease.token);
+            self.delays.push(Delay { request, kind, lease, token, slot, min_hold_over, lock_delay_over });
         }
-        let Some(delay) = &mut self.delay else { return };
-        if matches!(step, Step::Release { lease } if lease == delay.lease) {
-            delay.lock_delay_over = delay.lock_delay_over.min(actual.now);
+        for delay in &mut self.delays {
+            if matches!(step, Step::Release { lease } if lease == delay.lease) {
+                delay.lock_delay_over = delay.lock_delay_over.min(actual.now);
+            }
         }
-        if delay.min_hold_over.max(delay.lock_delay_over) <= actual.now {
-            self.delay = None;
-        } else {
-            assert_eq!(granted(actual).next(), None, "nothing is granted within a delay");
-        }
+        self.delays.retain(|delay| actual.now < delay.min_hold_over.max(delay.lock_delay_over));
     }
 
     /// Each end is reported once, for a lease that held the lock. Those whose time ran out end in the order of time.
@@ -192,11 +201,16 @@ impl History {
         }
         match outcome {
             AcquireOutcome::Granted(grant) if fresh => {
-                let is_beside = |other: &Held| match (kind(request), other.kind) {
+                let is_beside = |other: Kind| match (kind(request), other) {
                     (Kind::Semaphore(..), Kind::Semaphore(..)) => true,
                     (one, other) => one == Kind::Shared && other == Kind::Shared,
                 };
-                assert!(self.held.iter().all(is_beside), "leases of other modes are not beside each other");
+                let is_beside_held = self.held.iter().all(|other| is_beside(other.kind));
+                assert!(is_beside_held, "leases of other modes are not beside each other");
+                let is_beside_delayed = self.delays.iter().all(|other| is_beside(other.kind));
+                assert!(is_beside_delayed, "nothing is granted within a delay that excludes it");
+                let is_occupied = grant.slot.is_some() && self.delays.iter().any(|other| other.slot == grant.slot);
+                assert!(!is_occupied, "a slot is free after the delay");
                 let is_of_one = kind(request).permits() == Some(1);
                 assert_eq!(grant.slot.is_some(), is_of_one, "a lease of one permit has a slot");
                 let has_slot = |other: &Held| grant.slot.is_some() && other.grant.slot == grant.slot;
@@ -254,7 +268,7 @@ impl History {
         if shared {
             assert_eq!(held.grant.token, answer.token, "a downgrade keeps the token");
         } else {
-            assert!(is_alone, "an upgrade leaves one holder");
+            assert!(is_alone && self.delays.is_empty(), "an upgrade leaves one holder, and nothing of others");
             assert!(answer.token.get() > self.highest_token, "tokens rise");
             held.grant.token = answer.token;
             self.highest_token = answer.token.get();

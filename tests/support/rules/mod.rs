@@ -21,7 +21,7 @@ use fencepost::testing::domain::{
     ids::{AttachmentId, GrantId, LeaseId, RequestId},
     lease::Lease,
     name::Holder,
-    rules::Lock,
+    rules::{Ghost, Lock},
     time::StoreTime,
     token::{FencingToken, Sequencer},
 };
@@ -109,6 +109,8 @@ pub(crate) enum Step {
     ForceRelease {
         right: bool,
     },
+    /// With the token of the oldest lease that has ended and still occupies its place.
+    ForceReleaseGhost,
     /// Microseconds pass without a command.
     Pass(u64),
     /// Time passes until something expires.
@@ -192,14 +194,14 @@ impl World {
             return;
         }
         self.move_time(step);
-        let shared_before = self.shared();
+        let (shared_before, ghosts_before) = (self.shared(), self.ghosts());
         let mut effects = Effects::new();
         let answer = self.turn(step, &mut effects);
         let actual = Actual { now: self.now, waiters_max: self.waiters_max, answer: &answer, effects: &effects };
         self.oracle.follow(step, &actual);
         self.history.follow(step, &actual);
         self.lock.check();
-        self.check_changed_shares(&shared_before);
+        self.check_changed_shares(&shared_before, &ghosts_before);
         if step.acts() {
             self.check_leases(&effects);
             self.check_beside(&effects);
@@ -231,8 +233,13 @@ impl World {
         self.lock.shared().cloned().collect()
     }
 
-    /// A journal writes down those shared leases only that the lock says have changed.
-    fn check_changed_shares(&mut self, before: &[Lease]) {
+    fn ghosts(&self) -> Vec<Ghost> {
+        self.lock.ghosts().cloned().collect()
+    }
+
+    /// A journal writes down those shared leases and ghosts only that the lock says have changed.
+    fn check_changed_shares(&mut self, before: &[Lease], ghosts_before: &[Ghost]) {
+        let ghosts_after = self.ghosts();
         let (after, told) = (self.shared(), self.lock.take_changed_shares());
         let missing = |of: &[Lease], lease: &Lease| !of.contains(lease);
         let ended_or_old = before.iter().filter(|lease| missing(&after, lease));
@@ -240,8 +247,14 @@ impl World {
         for lease in ended_or_old.chain(granted_or_new) {
             assert!(told.contains(&(lease.token, lease.grant_id)), "the journal hears of {lease:?}");
         }
+        let gone = ghosts_before.iter().filter(|ghost| !ghosts_after.contains(ghost));
+        for ghost in gone.chain(ghosts_after.iter().filter(|ghost| !ghosts_before.contains(ghost))) {
+            assert!(told.contains(&(ghost.delay.token, ghost.grant_id)), "the journal hears of {ghost:?}");
+        }
         for share in told {
-            let is_known = before.iter().chain(&after).any(|lease| (lease.token, lease.grant_id) == share);
+            let is_lease = before.iter().chain(&after).any(|lease| (lease.token, lease.grant_id) == share);
+            let mut ghosts = ghosts_before.iter().chain(&ghosts_after);
+            let is_known = is_lease || ghosts.any(|ghost| (ghost.delay.token, ghost.grant_id) == share);
             assert!(is_known, "the journal hears only of leases that are or were there: {share:?}");
         }
         assert_eq!(self.lock.take_changed_shares(), [], "it is told once");
@@ -253,6 +266,8 @@ impl World {
         assert!(self.lock.leases().map(|lease| lease.token).eq(tokens()), "the leases, by token");
         assert!(tokens().all(|token| self.lock.lease_of(token).is_some_and(|lease| lease.token == token)));
         assert!(self.lock.leases().map(|lease| lease.terms.mode.clone()).eq(self.oracle.modes()), "their permits");
+        let ghosts = self.lock.ghosts().map(|ghost| (ghost.delay.token, ghost.mode.clone(), ghost.delay.until()));
+        assert_eq!(ghosts.collect::<Vec<_>>(), self.oracle.ghosts(), "what occupies its place after its lease");
         assert_eq!(self.lock.permit_limit(), self.oracle.limit, "the limit in force");
         let exclusive = self.oracle.exclusive().map(|held| held.token);
         assert_eq!(self.lock.lease().map(|lease| lease.token), exclusive);

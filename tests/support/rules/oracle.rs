@@ -38,7 +38,8 @@ pub(super) struct Oracle {
     pub(super) past: Vec<Past>,
     pub(super) last: Option<Last>,
     pub(super) tombstones: Vec<(u8, u32, u8, StoreTime)>,
-    pub(super) pause: Option<Pause>,
+    /// The one of an exclusive lease, or any number of others.
+    pub(super) pauses: Vec<Pause>,
 }
 
 impl Oracle {
@@ -61,7 +62,7 @@ impl Oracle {
 
     fn expect(&mut self, step: Step, actual: &Actual<'_>, effects: &mut Vec<OracleEffect>) -> Outcome {
         let now = actual.now;
-        let revoked = self.token_to_revoke();
+        let (revoked, oldest_pause) = (self.token_to_revoke(), self.token_to_lift());
         if step.acts() {
             self.apply_time(now, effects);
         }
@@ -69,9 +70,9 @@ impl Oracle {
             Step::Release { lease } => {
                 let Some(token) = self.lease(lease).map(|held| held.token) else {
                     let gone = self.gone(lease);
-                    if let Some(pause) = self.pause.as_mut().filter(|pause| pause.lease == lease) {
+                    if let Some(pause) = self.pauses.iter_mut().find(|pause| pause.lease == lease) {
                         pause.unless_released = pause.unless_released.min(now);
-                        self.resume(now);
+                        self.resume_all(now);
                         self.offer_to_next(now, effects);
                     }
                     return Outcome::Release(ReleaseOutcome::Gone(gone));
@@ -102,14 +103,21 @@ impl Oracle {
             Step::ForceRelease { right } => {
                 Outcome::Revoke(self.force_release(revoked.filter(|_| right), now, effects))
             }
+            Step::ForceReleaseGhost => Outcome::Revoke(self.force_release(oldest_pause, now, effects)),
             _ => self.expect_of_call(step, actual, effects),
         }
     }
 
-    /// The token that an operator names who names the right one: of the newest lease, or of the lease before a
-    /// pause.
+    /// The token that an operator names who names the right one: of the newest lease, or of the newest that has ended
+    /// and still occupies something.
     pub(super) fn token_to_revoke(&self) -> Option<FencingToken> {
-        self.held.last().map(|held| held.token).or(self.pause.as_ref().map(|pause| pause.token))
+        let paused = self.pauses.iter().map(|pause| pause.token).max();
+        self.held.last().map(|held| held.token).or(paused)
+    }
+
+    /// The token of the oldest lease that has ended and still occupies something.
+    pub(super) fn token_to_lift(&self) -> Option<FencingToken> {
+        self.pauses.iter().map(|pause| pause.token).min()
     }
 
     fn force_release(
@@ -118,21 +126,23 @@ impl Oracle {
         now: StoreTime,
         effects: &mut Vec<OracleEffect>,
     ) -> RevokeOutcome {
+        let Some(newest) = self.token_to_revoke() else { return RevokeOutcome::NotHeld };
         let held = self.held.iter().map(|held| (held.token, held.request));
-        let kept: Vec<_> = held.chain(self.pause.as_ref().map(|pause| (pause.token, pause.request))).collect();
-        let Some((newest, _)) = kept.last() else { return RevokeOutcome::NotHeld };
-        let Some((token, request)) = kept.iter().find(|(it, _)| Some(*it) == token) else {
-            return RevokeOutcome::TokenMismatch(*newest);
+        let mut kept = held.chain(self.pauses.iter().map(|pause| (pause.token, pause.request)));
+        let Some((token, request)) = kept.find(|(it, _)| Some(*it) == token) else {
+            return RevokeOutcome::TokenMismatch(newest);
         };
-        if self.held.is_empty() {
-            self.pause.iter_mut().for_each(|pause| (pause.at_least, pause.unless_released) = (now, now));
-            self.resume(now);
+        if self.held.iter().any(|held| held.token == token) {
+            self.end(token, LeaseEnd::Revoked, now, effects);
+            // An operator leaves nothing of a lease.
+            self.pauses.retain(|pause| pause.token != token);
         } else {
-            self.end(*token, LeaseEnd::Revoked, now, effects);
-            self.pause = None;
+            let pause = self.pauses.iter_mut().find(|pause| pause.token == token).unwrap();
+            (pause.at_least, pause.unless_released) = (now, now);
+            self.resume(token);
         }
         self.offer_to_next(now, effects);
-        RevokeOutcome::Revoked(holder(*request))
+        RevokeOutcome::Revoked(holder(request))
     }
 
     fn renew(&mut self, step: Step, now: StoreTime, effects: &mut Vec<OracleEffect>) -> RenewOutcome {
@@ -168,13 +178,13 @@ impl Oracle {
     /// Applies the passing of time.
     pub(super) fn apply_time(&mut self, now: StoreTime, effects: &mut Vec<OracleEffect>) {
         self.limit_times(now);
-        let over = self.held.iter().filter(|held| held.end <= now);
-        let mut over: Vec<_> = over.map(|held| (held.end, held.token)).collect();
-        over.sort_unstable();
-        for (end, token) in over {
-            self.end(token, LeaseEnd::Expired, end, effects);
+        while let Some((at, token)) = self.next_over(now) {
+            if self.pauses.iter().any(|pause| pause.token == token) {
+                self.resume(token);
+            } else {
+                self.end(token, LeaseEnd::Expired, at, effects);
+            }
         }
-        self.resume(now);
         for (request, _) in self.offers.extract_if(.., |(_, until)| *until <= now).collect::<Vec<_>>() {
             self.waiting(request).state = State::Missed(now.after(UNHEARD));
         }
@@ -190,7 +200,9 @@ impl Oracle {
         });
         self.past.append(&mut abandoned);
         self.past.retain(|it| now < it.at.after(MEMORY));
-        self.last = self.last.filter(|last| self.pause.is_some() || now < last.at.after(MEMORY));
+        // As long as nobody can have the lock, its last lease is remembered.
+        let is_unavailable = self.pauses.iter().any(|pause| pause.kind == Kind::Exclusive);
+        self.last = self.last.filter(|last| is_unavailable || now < last.at.after(MEMORY));
         self.tombstones.retain(|(.., until)| now <= *until);
         self.offer_to_next(now, effects);
     }
@@ -212,7 +224,7 @@ impl Oracle {
         self.tombstones.iter_mut().for_each(|tombstone| tombstone.3 = tombstone.3.min(now.after(WINDOW)));
         self.past.iter_mut().for_each(|past| past.at = past.at.min(now));
         self.last.iter_mut().for_each(|last| last.at = last.at.min(now));
-        if let Some(pause) = &mut self.pause {
+        for pause in &mut self.pauses {
             let (min_hold, lock_delay) = delays(pause.request);
             pause.at_least = pause.at_least.min(now.after(min_hold));
             pause.unless_released = pause.unless_released.min(now.after(lock_delay));
@@ -247,8 +259,13 @@ impl Oracle {
         self.holding_or_offered().any(|it| it == Kind::Exclusive)
     }
 
+    /// The kinds of those that hold the lock, are offered it, or occupy a part of it after their lease.
+    pub(super) fn occupying(&self) -> impl Iterator<Item = Kind> {
+        self.holding_or_offered().chain(self.pauses.iter().map(|pause| pause.kind))
+    }
+
     /// The kinds of those that hold the lock or are offered it.
-    pub(super) fn holding_or_offered(&self) -> impl Iterator<Item = Kind> {
+    fn holding_or_offered(&self) -> impl Iterator<Item = Kind> {
         let offers = self.offers.iter().map(|(request, _)| kind(*request));
         self.held.iter().map(|held| held.kind).chain(offers)
     }
@@ -270,28 +287,49 @@ impl Oracle {
         let (min_hold, lock_delay) = delays(held.request);
         let pause = Pause {
             request: held.request,
+            kind: held.kind,
+            permits: held.permits,
             lease: held.lease,
             token: held.token,
             how: end,
+            handed_on,
             at_least: held.since.min(at).after(min_hold),
             unless_released: if end == LeaseEnd::Released { at } else { at.after(lock_delay) },
         };
-        self.pause = Some(pause).filter(|pause| at < pause.end());
+        self.pauses.extend(Some(pause).filter(|pause| at < pause.end()));
     }
 
-    /// Ends a pause that is over. Its lease is remembered from then on.
-    fn resume(&mut self, now: StoreTime) {
-        if let Some(pause) = self.pause.take_if(|pause| pause.end() <= now) {
-            let (how, at) = (How::Held(pause.lease, pause.how), pause.end());
-            self.past.retain(|past| past.how != how);
-            self.past.push(Past { request: pause.request, how, at });
-            self.last = Some(Last { token: pause.token, handed_on: pause.how, at });
+    /// What is over first by now: when, and the token of a lease, or of one that has ended and still occupies
+    /// something.
+    fn next_over(&self, now: StoreTime) -> Option<(StoreTime, FencingToken)> {
+        let leases = self.held.iter().map(|held| (held.end, held.token));
+        let pauses = self.pauses.iter().map(|pause| (pause.end(), pause.token));
+        leases.chain(pauses).filter(|(at, _)| *at <= now).min()
+    }
+
+    fn resume_all(&mut self, now: StoreTime) {
+        for token in self.pauses.iter().filter(|pause| pause.end() <= now).map(|pause| pause.token).collect::<Vec<_>>()
+        {
+            self.resume(token);
         }
     }
 
-    /// Whether the lock is unavailable after a lease of this request.
+    /// Ends a pause, and with it what it occupies. Its lease is remembered from then on, and the next holder hears of
+    /// it.
+    fn resume(&mut self, token: FencingToken) {
+        let index = self.pauses.iter().position(|pause| pause.token == token).unwrap();
+        let pause = self.pauses.remove(index);
+        let (how, at) = (How::Held(pause.lease, pause.how), pause.end());
+        self.past.retain(|past| past.how != how);
+        self.past.push(Past { request: pause.request, how, at });
+        let remembered = self.last.filter(|last| at < last.at.after(MEMORY));
+        let token = remembered.map_or(token, |last| last.token.max(token));
+        self.last = Some(Last { token, handed_on: pause.handed_on, at });
+    }
+
+    /// Whether a lease of this request has ended and still occupies something.
     pub(super) fn is_paused_by(&self, request: u8) -> bool {
-        self.pause.as_ref().is_some_and(|pause| pause.request == request)
+        self.pauses.iter().any(|pause| pause.request == request)
     }
 
     pub(super) fn waiting(&mut self, request: u8) -> &mut Waiting {
@@ -307,7 +345,7 @@ impl Oracle {
             How::Held(it, end) if it == lease => Some(end),
             _ => None,
         });
-        let paused = self.pause.as_ref().filter(|pause| pause.lease == lease).map(|pause| pause.how);
+        let paused = self.pauses.iter().find(|pause| pause.lease == lease).map(|pause| pause.how);
         let remembered = remembered.or(paused);
         // A reader or a holder of permits takes nobody's place.
         let unknown = if self.exclusive().is_some() { Fate::Superseded } else { Fate::Unknown };
@@ -331,7 +369,7 @@ impl Oracle {
             && self.held.is_empty()
             && self.past.is_empty()
             && self.tombstones.is_empty()
-            && self.pause.is_none()
+            && self.pauses.is_empty()
     }
 
     /// The leases that are remembered, newest first.
@@ -340,7 +378,7 @@ impl Oracle {
             How::Held(lease, _) => Some(lease),
             _ => None,
         });
-        let paused = self.pause.as_ref().map(|pause| pause.lease);
+        let paused = self.pauses.iter().rev().map(|pause| pause.lease);
         let mut leases: Vec<_> = self.held.iter().rev().map(|held| held.lease).chain(paused).collect();
         for lease in past {
             if !leases.contains(&lease) {

@@ -9,6 +9,7 @@ use fencepost::testing::domain::{
     mode::{Mode, PermitLimit, Permits},
     outcome::{AcquireOutcome, HeldPermits},
     time::StoreTime,
+    token::FencingToken,
 };
 use std::num::NonZeroU32;
 
@@ -79,9 +80,9 @@ impl Oracle {
         self.offer_to_next(now, effects);
     }
 
-    /// The kinds of those that have the lock, are offered it or wait for it.
+    /// The kinds of those that have the lock or a part of it, also after their lease, are offered it or wait for it.
     fn involved(&self) -> impl Iterator<Item = Kind> {
-        self.held.iter().map(|held| held.kind).chain(self.queue.iter().map(|it| kind(it.request)))
+        self.occupying().chain(self.queue.iter().map(|it| kind(it.request)))
     }
 
     /// Once nobody has permits or waits for any, the next request names the limit anew.
@@ -96,35 +97,41 @@ impl Oracle {
         kind(request).permits().zip(self.limit).is_some_and(|(count, limit)| count > limit.permits)
     }
 
-    /// Whether this request can have the lock beside those that hold it or are offered it.
+    /// Whether this request can have the lock beside those that hold it, are offered it, or still occupy a part of it.
     pub(super) fn fits(&self, request: u8) -> bool {
-        let others = || self.holding_or_offered();
-        let fits = match kind(request) {
+        let others = || self.occupying();
+        match kind(request) {
             Kind::Exclusive => others().next().is_none(),
             Kind::Shared => others().all(|other| other == Kind::Shared),
             Kind::Semaphore(count, _) => {
                 let used: Option<u32> = others().map(Kind::permits).sum();
                 used.zip(self.limit).is_some_and(|(used, limit)| used + count <= limit.permits)
             }
-        };
-        fits && self.pause.is_none()
+        }
     }
 
     /// The permits of a lease that is granted now.
     pub(super) fn permits_now(&self, request: u8) -> Option<Granted> {
         let count = kind(request).permits()?;
-        let taken = |slot| self.held.iter().filter_map(|held| held.permits).any(|it| it.slot == NonZeroU32::new(slot));
+        let paused = self.pauses.iter().filter_map(|pause| pause.permits);
+        let permits: Vec<_> = self.held.iter().filter_map(|held| held.permits).chain(paused).collect();
+        let taken = |slot| permits.iter().any(|it| it.slot == NonZeroU32::new(slot));
         let slot = (1..).find(|slot| !taken(*slot)).and_then(NonZeroU32::new).filter(|_| count == 1);
         Some(Granted { count, slot, limit: self.limit.unwrap() })
     }
 
     /// The modes of the leases.
     pub(super) fn modes(&self) -> impl Iterator<Item = Mode> {
-        self.held.iter().map(|held| match (held.permits, held.kind == Kind::Shared) {
-            (Some(permits), _) => permits.mode(),
-            (None, true) => Mode::Shared,
-            (None, false) => Mode::Exclusive,
-        })
+        self.held.iter().map(|held| mode(held.kind, held.permits))
+    }
+
+    /// What leases that have ended go on occupying, but the one of an exclusive lease: their tokens, modes and ends.
+    pub(super) fn ghosts(&self) -> Vec<(FencingToken, Mode, StoreTime)> {
+        let ghosts = self.pauses.iter().filter(|pause| pause.kind != Kind::Exclusive);
+        let mut ghosts: Vec<_> =
+            ghosts.map(|pause| (pause.token, mode(pause.kind, pause.permits), pause.end())).collect();
+        ghosts.sort_unstable_by_key(|(token, ..)| *token);
+        ghosts
     }
 
     /// A claim for more permits than there are by now ends the wait.
@@ -147,5 +154,13 @@ impl Oracle {
         let it = &mut self.queue[index];
         it.state = State::Missed(now.after(UNHEARD));
         effects.push(OracleEffect::LookAgain(it.request, it.attempt));
+    }
+}
+
+fn mode(kind: Kind, permits: Option<Granted>) -> Mode {
+    match (permits, kind == Kind::Shared) {
+        (Some(permits), _) => permits.mode(),
+        (None, true) => Mode::Shared,
+        (None, false) => Mode::Exclusive,
     }
 }

@@ -78,13 +78,18 @@ pub(super) struct Last {
     pub(super) at: StoreTime,
 }
 
-/// The lock is unavailable after a lease.
+/// What a lease that has ended goes on occupying: the lock, its place among readers, or its permits.
 #[derive(Clone, Debug)]
 pub(super) struct Pause {
     pub(super) request: u8,
+    /// What it had at its end.
+    pub(super) kind: Kind,
+    pub(super) permits: Option<Granted>,
     pub(super) lease: u32,
     pub(super) token: FencingToken,
     pub(super) how: LeaseEnd,
+    /// What the next holder is told.
+    pub(super) handed_on: LeaseEnd,
     /// Whatever the holder does.
     pub(super) at_least: StoreTime,
     /// Until the holder says that it has stopped.

@@ -86,6 +86,10 @@ impl World {
                 let expected = named.unwrap_or(UNUSED);
                 Command::ForceRelease { expected, reason: Reason::new("a test".into()).unwrap() }
             }
+            Step::ForceReleaseGhost => {
+                let expected = self.oracle.token_to_lift().unwrap_or(UNUSED);
+                Command::ForceRelease { expected, reason: Reason::new("a test".into()).unwrap() }
+            }
             Step::ApplyTime | Step::Pass(_) | Step::Back(_) | Step::ToEdge | Step::BeforeEdge => return None,
         })
     }

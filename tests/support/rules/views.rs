@@ -4,6 +4,7 @@ use super::{
     holder,
     oracle::Oracle,
     state::{MEMORY, Pause, State},
+    terms::Kind,
 };
 use fencepost::testing::domain::{
     outcome::{Contention, DelayView, LockView, SemaphoreView, SharedView, TokenStatus},
@@ -26,14 +27,18 @@ impl Oracle {
         })
     }
 
+    /// What is not free although nobody holds it: of permits, those that are free first; else the place that is free
+    /// last, because who is kept out waits for all.
     fn delay(&self, now: StoreTime) -> Option<DelayView> {
-        let Pause { request, token, .. } = self.pause.as_ref()?;
-        let left = self.pause.as_ref()?.end().since(now);
-        Some(DelayView { holder: holder(*request), token: *token, left })
+        let order = |pause: &&Pause| (pause.end(), pause.token);
+        let of_permits = self.pauses.iter().filter(|pause| pause.kind.permits().is_some()).min_by_key(order);
+        let pause = of_permits.or_else(|| self.pauses.iter().max_by_key(order))?;
+        Some(DelayView { holder: holder(pause.request), token: pause.token, left: pause.end().since(now) })
     }
 
     fn shared(&self, token: Option<FencingToken>, now: StoreTime) -> Option<Box<SharedView>> {
-        if self.held.is_empty() || self.exclusive().is_some() {
+        let is_used = self.pauses.iter().any(|pause| pause.kind.permits().is_some());
+        if self.held.is_empty() && !is_used || self.exclusive().is_some() {
             return None;
         }
         Some(Box::new(SharedView {
@@ -44,9 +49,10 @@ impl Oracle {
         }))
     }
 
-    /// What the leases use of the semaphore, if the lock is held as one.
+    /// What leases use of the semaphore, also such that have ended, if the lock is one.
     fn semaphore(&self) -> Option<SemaphoreView> {
-        let used: Option<u32> = self.held.iter().map(|held| held.kind.permits()).sum();
+        let held = self.held.iter().map(|held| held.kind);
+        let used: Option<u32> = held.chain(self.pauses.iter().map(|pause| pause.kind)).map(Kind::permits).sum();
         Some(SemaphoreView { used: used?.into(), limit: self.limit? })
     }
 
@@ -72,7 +78,8 @@ impl Oracle {
     }
 
     pub(super) fn newest_token(&self) -> Option<FencingToken> {
-        self.tokens().chain(self.last.map(|last| last.token)).max()
+        let paused = self.pauses.iter().map(|pause| pause.token);
+        self.tokens().chain(self.last.map(|last| last.token)).chain(paused).max()
     }
 
     /// The tokens of the leases that hold the lock.
@@ -94,7 +101,7 @@ impl Oracle {
     }
 
     pub(super) fn is_in_use(&self) -> bool {
-        !self.held.is_empty() || self.pause.is_some() || !self.queue.is_empty()
+        !self.held.is_empty() || !self.pauses.is_empty() || !self.queue.is_empty()
     }
 
     /// When a lease, an offer or a queue position next ends by time.
@@ -109,7 +116,7 @@ impl Oracle {
         });
         let leases = self.held.iter().map(|held| held.end);
         let offers = self.offers.iter().map(|(_, until)| *until);
-        positions.chain(leases).chain(offers).chain(self.pause.as_ref().map(Pause::end))
+        positions.chain(leases).chain(offers).chain(self.pauses.iter().map(Pause::end))
     }
 
     /// When anything next expires, the memory of an end included.

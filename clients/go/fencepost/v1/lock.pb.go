@@ -52,9 +52,8 @@
 //                                           with --classic-prefix), and see neither min_hold and lock_delay nor SHARED
 //                                           or SEMAPHORE holders. Leave them out.
 //   ABORTED              TOKEN_OUTDATED     Nothing was done: the lease was converted since, and has another token.
-//   FAILED_PRECONDITION  NOT_CONVERTIBLE    Nothing was done: a lease of a semaphore cannot be converted, and one with
-//                                           min_hold or lock_delay cannot be shared. Release it, and acquire the lock
-//                                           again.
+//   FAILED_PRECONDITION  NOT_CONVERTIBLE    Nothing was done: a lease of a semaphore cannot be converted. Release it,
+//                                           and acquire the lock again.
 //   FAILED_PRECONDITION  MODE_MISMATCH      The request is neither granted nor queued: it is SHARED, and the lock is in
 //                                           use as a SEMAPHORE, or the reverse. Use another name for one of the two.
 //   FAILED_PRECONDITION  PERMIT_LIMIT_MISMATCH  The request is neither granted nor queued: the limit in force has its
@@ -712,11 +711,13 @@ type AcquireRequest struct {
 	// With SEMAPHORE: how many permits the lease takes, 1 to permit_limit; 0 counts as 1. They are given back together.
 	// With other modes: 0.
 	Permits uint32 `protobuf:"varint,10,opt,name=permits,proto3" json:"permits,omitempty"`
-	// How long the lock stays unavailable after this lease if its holder does not release it: if it expires, or is
+	// How long what it has stays unavailable after this lease if its holder does not release it: if it expires, or is
 	// revoked because its stream ended. For a store that cannot compare tokens, in which a holder that has lost its lease
 	// may still be writing; where tokens are compared, it adds nothing. 0 (the default) to 60 s. A Release with the
 	// lease_id, however late, ends it: the old holder has stopped. So does ForceRelease, with the token of the lease.
-	// Only with EXCLUSIVE. All servers of the store have to know it, as with max_hold.
+	// What a lease has: with EXCLUSIVE the lock, which nobody gets meanwhile; with SHARED its place, beside which other
+	// readers get the lock and nobody else; with SEMAPHORE its permits and its slot. All servers of the store have to
+	// know it, as with max_hold.
 	LockDelay *durationpb.Duration `protobuf:"bytes,11,opt,name=lock_delay,json=lockDelay,proto3" json:"lock_delay,omitempty"`
 	// The longest time to hold the lock, with all renewals: a bound on holders that are stuck and whose clients go on
 	// renewing. At least the TTL, at most 7 days; absent or 0: no bound. No renewal extends the lease beyond it. Near it,
@@ -736,11 +737,11 @@ type AcquireRequest struct {
 	// of a program agree while it is being replaced. Count it up by one: nothing is above the highest number, until
 	// nobody holds or waits for the semaphore. With other modes: 0.
 	PermitLimitVersion uint64 `protobuf:"varint,14,opt,name=permit_limit_version,json=permitLimitVersion,proto3" json:"permit_limit_version,omitempty"`
-	// How long the lock stays unavailable after this grant, however the lease ends. For jobs that many machines start at
-	// one time by clocks that differ: the first one runs it, and the others find the lock unavailable although it took
+	// How long what it has stays unavailable after this grant, however the lease ends. For jobs that many machines start
+	// at one time by clocks that differ: the first one runs it, and the others find the lock unavailable although it took
 	// 10 ms. Choose more than the clocks may differ, and less than the time between two starts. 0 (the default) to 24 h.
-	// Release does not end it; ForceRelease with the token of the lease does. Only with EXCLUSIVE. All servers of the
-	// store have to know it, as with max_hold.
+	// Release does not end it; ForceRelease with the token of the lease does. What a lease has is said at lock_delay. All
+	// servers of the store have to know it, as with max_hold.
 	MinHold *durationpb.Duration `protobuf:"bytes,15,opt,name=min_hold,json=minHold,proto3" json:"min_hold,omitempty"`
 	// A label of what acquires locks one after another, and waits for one while it holds others: a worker, a job, a
 	// transaction. Others see it beside `holder`. `fencepost deadlocks` finds owners that wait for each other. At most
@@ -934,15 +935,16 @@ type AcquireResponse struct {
 	// SEMAPHORE lease hands on its own end, to the next lease of any slot.
 	PreviousEnd LeaseEnd `protobuf:"varint,4,opt,name=previous_end,json=previousEnd,proto3,enum=fencepost.v1.LeaseEnd" json:"previous_end,omitempty"`
 	// With CONTENDED and TIMED_OUT: the holders of the lock. Empty while the lock is being offered to the next waiter,
-	// and if delay is set. One EXCLUSIVE holder, or the oldest SHARED or SEMAPHORE ones: at most 8.
+	// and if delay alone keeps it. One EXCLUSIVE holder, or the oldest SHARED or SEMAPHORE ones: at most 8.
 	Holders []*LockHolder `protobuf:"bytes,5,rep,name=holders,proto3" json:"holders,omitempty"`
 	// With CONTENDED and TIMED_OUT: the number of waiting requests, without this one.
 	Waiters uint32 `protobuf:"varint,6,opt,name=waiters,proto3" json:"waiters,omitempty"`
 	// With CONTENDED and TIMED_OUT: how many holders the lock has in all.
 	HolderCount uint32 `protobuf:"varint,7,opt,name=holder_count,json=holderCount,proto3" json:"holder_count,omitempty"`
-	// With CONTENDED and TIMED_OUT: why nobody gets the lock, if nobody holds it.
+	// With CONTENDED and TIMED_OUT: why nobody gets the lock although nobody holds it, or why a place of it is not free
+	// beside the holders.
 	Delay *LockDelay `protobuf:"bytes,8,opt,name=delay,proto3" json:"delay,omitempty"`
-	// With CONTENDED and TIMED_OUT: the permits, if the lock is held as a semaphore.
+	// With CONTENDED and TIMED_OUT: the permits, if the lock is in use as a semaphore.
 	Semaphore     *Semaphore `protobuf:"bytes,9,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1041,10 +1043,11 @@ func (x *AcquireResponse) GetSemaphore() *Semaphore {
 	return nil
 }
 
-// A semaphore that is held.
+// A semaphore that is held, or whose permits are kept by min_hold or lock_delay.
 type Semaphore struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The permits that its holders use. More than the limit only after that was lowered.
+	// The permits in use: those of holders, and those that min_hold or lock_delay keeps after a lease. More than the
+	// limit only after that was lowered.
 	PermitsUsed uint64 `protobuf:"varint,1,opt,name=permits_used,json=permitsUsed,proto3" json:"permits_used,omitempty"`
 	// The limit in force.
 	PermitLimit uint32 `protobuf:"varint,2,opt,name=permit_limit,json=permitLimit,proto3" json:"permit_limit,omitempty"`
@@ -1105,14 +1108,17 @@ func (x *Semaphore) GetPermitLimitVersion() uint64 {
 	return 0
 }
 
-// A lock that nobody holds, and that nobody gets yet: the request of its last lease asked for min_hold or lock_delay.
+// What nobody holds and nobody gets yet, because the request of the lease before asked for min_hold or lock_delay: the
+// lock, the place of a reader that has gone, beside which there may be others, or permits. There may be several: of
+// permits the ones that are free first are shown, of places of readers the one that is free last, for which a writer
+// waits.
 type LockDelay struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long the lock stays unavailable.
+	// How long it stays unavailable.
 	Remaining *durationpb.Duration `protobuf:"bytes,1,opt,name=remaining,proto3" json:"remaining,omitempty"`
 	// The label of the holder of that lease.
 	Holder string `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
-	// The token of that lease. ForceRelease with it makes the lock available.
+	// The token of that lease. ForceRelease with it makes what the lease had available.
 	FencingToken  uint64 `protobuf:"varint,3,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3806,9 +3812,9 @@ type LockInfo struct {
 	NewestToken uint64 `protobuf:"varint,5,opt,name=newest_token,json=newestToken,proto3" json:"newest_token,omitempty"`
 	// How many holders the lock has in all.
 	HolderCount uint32 `protobuf:"varint,6,opt,name=holder_count,json=holderCount,proto3" json:"holder_count,omitempty"`
-	// The permits, if the lock is held as a semaphore.
+	// The permits, if the lock is in use as a semaphore.
 	Semaphore *Semaphore `protobuf:"bytes,7,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
-	// Why nobody gets the lock, if nobody holds it.
+	// Why nobody gets the lock although nobody holds it, or why a place of it is not free beside the holders.
 	Delay         *LockDelay `protobuf:"bytes,9,opt,name=delay,proto3" json:"delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -52,9 +52,8 @@
 //                                           with --classic-prefix), and see neither min_hold and lock_delay nor SHARED
 //                                           or SEMAPHORE holders. Leave them out.
 //   ABORTED              TOKEN_OUTDATED     Nothing was done: the lease was converted since, and has another token.
-//   FAILED_PRECONDITION  NOT_CONVERTIBLE    Nothing was done: a lease of a semaphore cannot be converted, and one with
-//                                           min_hold or lock_delay cannot be shared. Release it, and acquire the lock
-//                                           again.
+//   FAILED_PRECONDITION  NOT_CONVERTIBLE    Nothing was done: a lease of a semaphore cannot be converted. Release it,
+//                                           and acquire the lock again.
 //   FAILED_PRECONDITION  MODE_MISMATCH      The request is neither granted nor queued: it is SHARED, and the lock is in
 //                                           use as a SEMAPHORE, or the reverse. Use another name for one of the two.
 //   FAILED_PRECONDITION  PERMIT_LIMIT_MISMATCH  The request is neither granted nor queued: the limit in force has its
@@ -182,18 +181,18 @@ type LockServiceClient interface {
 	// Makes an EXCLUSIVE lease SHARED, or the reverse, without a moment in which it is not held. Neither ever waits.
 	//
 	// To SHARED: the lease keeps its token. Readers that are next in the queue get the lock at once; a writer that waits
-	// comes after them. To EXCLUSIVE: only if nobody else shares the lock or is offered it, else CONTENDED, and the lease
-	// stays as it is. It gets a new token, higher than all before, and is ahead of all that wait: they wait for it
+	// comes after them. It keeps its min_hold and lock_delay, too. To EXCLUSIVE: only if nobody else shares the lock or
+	// is offered it, and no min_hold or lock_delay keeps the place of a reader that has gone; else CONTENDED, and the
+	// lease stays as it is. It gets a new token, higher than all before, and is ahead of all that wait: they wait for it
 	// anyway. Of two readers that both want this, one has to release.
 	//
 	// Sent again, it answers the same: a lease that has the mode already is answered as it is, whatever the token. But
-	// one that is EXCLUSIVE and is to be so, named by its present token, gets a new token as well, unless it has min_hold
-	// or lock_delay: a downgrade that was sent before and had no answer changes nothing if it arrives later. The lease
-	// ends when it would have ended; if it was cut short, because the calls that acquired it were dropped, its TTL begins
-	// anew. Errors: INVALID_ARGUMENT; ABORTED with reason TOKEN_OUTDATED (the lease was converted since, and has another
-	// token; this comes before NOT_CONVERTIBLE); FAILED_PRECONDITION (NOT_CONVERTIBLE: a lease of a semaphore, or to
-	// SHARED one with min_hold or lock_delay; NOT_ALL_SERVERS; BESIDE_CLASSIC); UNAVAILABLE (outcome unknown, or nothing
-	// was done: repeat).
+	// one that is EXCLUSIVE and is to be so, named by its present token, gets a new token as well: a downgrade that was
+	// sent before and had no answer changes nothing if it arrives later. The lease ends when it would have ended; if it
+	// was cut short, because the calls that acquired it were dropped, its TTL begins anew. Errors: INVALID_ARGUMENT;
+	// ABORTED with reason TOKEN_OUTDATED (the lease was converted since, and has another token; this comes before
+	// NOT_CONVERTIBLE); FAILED_PRECONDITION (NOT_CONVERTIBLE: a lease of a semaphore; NOT_ALL_SERVERS; BESIDE_CLASSIC);
+	// UNAVAILABLE (outcome unknown, or nothing was done: repeat).
 	Convert(ctx context.Context, in *ConvertRequest, opts ...grpc.CallOption) (*ConvertResponse, error)
 	// Replaces what others see of a lease: its metadata, and its label if one is given. The leader of an election tells
 	// its address so, and a job its progress. Nothing else of the lease changes. Observe and Get show it at once, and
@@ -457,18 +456,18 @@ type LockServiceServer interface {
 	// Makes an EXCLUSIVE lease SHARED, or the reverse, without a moment in which it is not held. Neither ever waits.
 	//
 	// To SHARED: the lease keeps its token. Readers that are next in the queue get the lock at once; a writer that waits
-	// comes after them. To EXCLUSIVE: only if nobody else shares the lock or is offered it, else CONTENDED, and the lease
-	// stays as it is. It gets a new token, higher than all before, and is ahead of all that wait: they wait for it
+	// comes after them. It keeps its min_hold and lock_delay, too. To EXCLUSIVE: only if nobody else shares the lock or
+	// is offered it, and no min_hold or lock_delay keeps the place of a reader that has gone; else CONTENDED, and the
+	// lease stays as it is. It gets a new token, higher than all before, and is ahead of all that wait: they wait for it
 	// anyway. Of two readers that both want this, one has to release.
 	//
 	// Sent again, it answers the same: a lease that has the mode already is answered as it is, whatever the token. But
-	// one that is EXCLUSIVE and is to be so, named by its present token, gets a new token as well, unless it has min_hold
-	// or lock_delay: a downgrade that was sent before and had no answer changes nothing if it arrives later. The lease
-	// ends when it would have ended; if it was cut short, because the calls that acquired it were dropped, its TTL begins
-	// anew. Errors: INVALID_ARGUMENT; ABORTED with reason TOKEN_OUTDATED (the lease was converted since, and has another
-	// token; this comes before NOT_CONVERTIBLE); FAILED_PRECONDITION (NOT_CONVERTIBLE: a lease of a semaphore, or to
-	// SHARED one with min_hold or lock_delay; NOT_ALL_SERVERS; BESIDE_CLASSIC); UNAVAILABLE (outcome unknown, or nothing
-	// was done: repeat).
+	// one that is EXCLUSIVE and is to be so, named by its present token, gets a new token as well: a downgrade that was
+	// sent before and had no answer changes nothing if it arrives later. The lease ends when it would have ended; if it
+	// was cut short, because the calls that acquired it were dropped, its TTL begins anew. Errors: INVALID_ARGUMENT;
+	// ABORTED with reason TOKEN_OUTDATED (the lease was converted since, and has another token; this comes before
+	// NOT_CONVERTIBLE); FAILED_PRECONDITION (NOT_CONVERTIBLE: a lease of a semaphore; NOT_ALL_SERVERS; BESIDE_CLASSIC);
+	// UNAVAILABLE (outcome unknown, or nothing was done: repeat).
 	Convert(context.Context, *ConvertRequest) (*ConvertResponse, error)
 	// Replaces what others see of a lease: its metadata, and its label if one is given. The leader of an election tells
 	// its address so, and a job its progress. Nothing else of the lease changes. Observe and Get show it at once, and

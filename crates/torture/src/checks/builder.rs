@@ -115,6 +115,7 @@ impl HistoryBuilder {
             min_token: 0,
             shared: false,
             permits: 0,
+            min_hold: 0,
             invoke: self.ms(invoke),
             ret: self.ms(ret),
             end,
@@ -140,6 +141,11 @@ impl HistoryBuilder {
     /// Makes it a request for permits, of which one has this slot.
     pub(crate) fn permits(self, permits: u32, slot: u32) -> Self {
         self.acquire(|acquire| acquire.permits = permits).grant(|grant| grant.slot = slot)
+    }
+
+    /// Sets its `min_hold`, in milliseconds.
+    pub(crate) fn min_hold(self, millis: u64) -> Self {
+        self.acquire(|acquire| acquire.min_hold = millis * 1_000_000)
     }
 
     /// Sets its attempt number.

@@ -4,6 +4,8 @@
 //! A lease that is converted is exclusive until its downgrade was sent, and from when its upgrade was answered. After a
 //! conversion with an unknown outcome it may be either, so it excludes no reader.
 //!
+//! What a lease has, it occupies until its `min_hold` is over, however it ends ([`super::places`]).
+//!
 //! A holder may work from the answer with its grant until its validity, as extended by renewals, ends, or it sends a
 //! Release, or it learns of the loss. A grant that arrived too late to be used does not count. Overlaps that a fault
 //! without a guarantee of exclusion may have caused, or that follow a force release of one of the two leases, are
@@ -13,6 +15,7 @@ use super::{
     findings::Findings,
     index::{History, Lock},
     lease::{Lease, Span},
+    places,
 };
 use crate::{
     history::{Nanos, PERMIT_LIMIT},
@@ -32,6 +35,7 @@ fn check_lock(history: &History<'_>, lock: &Lock<'_>, findings: &mut Findings) {
     }
     spans.sort_unstable();
     check_permits(history, lock, &spans, findings);
+    places::check_lock(history, lock, findings);
     // Of all leases, and of those that exclude a shared one.
     let mut longest: Option<(Nanos, Nanos, usize)> = None;
     let mut longest_exclusive = None;
@@ -102,7 +106,7 @@ fn check_permits(history: &History<'_>, lock: &Lock<'_>, spans: &[(Span, usize)]
 }
 
 /// Whether an operator may have revoked the lease by `time`.
-fn is_revoked(lease: &Lease<'_>, time: Nanos) -> bool {
+pub(super) fn is_revoked(lease: &Lease<'_>, time: Nanos) -> bool {
     lease.revokes.iter().any(|revoked| revoked.invoke <= time)
 }
 

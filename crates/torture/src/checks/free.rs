@@ -56,6 +56,10 @@ fn gaps<'a>(history: &History<'_>, lock: &'a Lock<'a>) -> Vec<Gap<'a>> {
     for lease in &lock.leases {
         let killed = killed_at(history, lease);
         let until = lease.held_until(history.bounds.slack);
+        let until = match lease.min_hold() {
+            0 => until,
+            min_hold => until.max(lease.made_by() + min_hold + history.bounds.slack),
+        };
         // The last answer may have died with its holder, but the last renewal was sent before the kill.
         let until = killed.map_or(until, |at| until.max(at + lease.ttl() + history.bounds.slack));
         held.push((lease.made_from(), until, killed.map(|_| lease)));

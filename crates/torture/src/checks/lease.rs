@@ -145,6 +145,11 @@ impl Lease<'_> {
         self.grant == grant.grant && self.answers.iter().any(|(_, other)| other.token == grant.token)
     }
 
+    /// How long it occupies its place after the grant at least.
+    pub(crate) fn min_hold(&self) -> Nanos {
+        self.answers[0].0.min_hold
+    }
+
     /// Its permits of a semaphore.
     pub(crate) fn permits(&self) -> u32 {
         self.answers[0].0.permits

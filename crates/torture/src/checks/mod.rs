@@ -26,6 +26,7 @@ mod findings;
 mod free;
 mod index;
 mod lease;
+mod places;
 #[cfg(test)]
 mod props;
 #[cfg(test)]

@@ -290,6 +290,7 @@ impl Sim {
             min_token: 0,
             shared: false,
             permits: 0,
+            min_hold: 0,
             invoke: sent,
             ret: self.now + self.back(who),
             end,
@@ -373,16 +374,8 @@ impl Sim {
         }
         self.clients[who].read = self.store.control;
         let (client, grant, at) = (Self::id(who), format!("g{token}"), self.now);
-        self.records.push(Record::Store(StoreStep {
-            client,
-            token,
-            grant,
-            at,
-            write,
-            highest,
-            accepted,
-            ..self.store.clone()
-        }));
+        let step = StoreStep { client, token, grant, at, write, highest, accepted, ..self.store.clone() };
+        self.records.push(Record::Store(step));
         self.store.seq += 1;
         self.store.highest = highest.max(token);
     }

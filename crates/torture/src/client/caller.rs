@@ -43,7 +43,17 @@ pub(super) enum Mode {
     Permits(u32),
 }
 
+/// The `min_hold` of some requests: longer than most leases last, and shorter than any TTL.
+const MIN_HOLD: Duration = Duration::from_millis(400);
+
 impl Terms {
+    /// Of one in four of the requests that let others in beside them. Exclusive ones have none, or nobody else would
+    /// get the lock for most of the time.
+    pub(super) fn min_hold(&self) -> Duration {
+        let has_one = self.mode != Mode::Exclusive && self.request.as_bytes()[0] < 64;
+        if has_one { MIN_HOLD } else { Duration::ZERO }
+    }
+
     /// Whether its lease can be converted. Of the locks with exclusive leases alone, none is.
     pub(super) fn is_convertible(&self) -> bool {
         config::is_mixed(&self.lock)
@@ -133,6 +143,7 @@ impl Caller {
             mode: mode(terms.mode).into(),
             permits: terms.mode.permits(),
             permit_limit: if terms.mode.permits() > 0 { PERMIT_LIMIT } else { 0 },
+            min_hold: wire(terms.min_hold()),
             ..Default::default()
         };
         let answer = match &self.transport {
@@ -173,6 +184,7 @@ impl Caller {
             min_token: terms.min_token,
             shared: terms.mode == Mode::Shared,
             permits: terms.mode.permits(),
+            min_hold: clock::nanos(terms.min_hold()),
             invoke,
             ret: invoke,
             end: AcquireEnd::Unknown(OPEN.to_owned()),

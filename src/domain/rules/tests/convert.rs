@@ -117,18 +117,13 @@ fn a_lease_that_has_ended_is_not_converted() {
 }
 
 #[test]
-fn a_lease_of_a_semaphore_and_one_that_leaves_a_delay_are_not_converted() {
+fn a_lease_of_a_semaphore_is_not_converted() {
     let mut bench = Bench::new();
     bench.mode = Mode::Semaphore(Box::new(Permits::new(1, PermitLimit { permits: 2, version: 0 }).unwrap()));
     let permit = bench.acquire(A, 1).granted();
     for to in [Exclusive, Shared] {
         assert_eq!(bench.convert(&permit, permit.token, to), ConvertOutcome::NotConvertible);
     }
-    bench.release(&permit);
-    bench.delays = Delays::new(TTL, Duration::ZERO);
-    let delayed = bench.write(B).granted();
-    assert_eq!(bench.convert(&delayed, delayed.token, Shared), ConvertOutcome::NotConvertible);
-    assert_eq!(bench.converted(&delayed, delayed.token, Exclusive), delayed.token);
 }
 
 /// The holder knows the lease id, so it has heard of the lease.

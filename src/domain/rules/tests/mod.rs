@@ -7,6 +7,7 @@ mod described;
 mod dropped;
 mod edges;
 mod ended;
+mod ghosts;
 mod granting;
 mod handing_over;
 mod holding;

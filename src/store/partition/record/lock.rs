@@ -4,7 +4,7 @@
 //! that ended: those have records of their own ([`super::ended`]), one for all locks of a batch.
 
 use super::{
-    LAYOUT, LAYOUT_OF_MODES, RecordError,
+    LAYOUT, LAYOUT_OF_GHOSTS, LAYOUT_OF_MODES, RecordError,
     delay::{DelayMessage, delay_message, read_delay},
 };
 use crate::{
@@ -48,7 +48,7 @@ struct LockMessage {
 /// Times and spans are in microseconds.
 #[derive(Clone, PartialEq, prost::Message)]
 #[prost(skip_debug)]
-struct LeaseMessage {
+pub(super) struct LeaseMessage {
     #[prost(message, optional, tag = "1")]
     request: Option<Id>,
     #[prost(uint32, tag = "2")]
@@ -71,13 +71,13 @@ struct LeaseMessage {
     #[prost(message, optional, tag = "10")]
     lease_id: Option<Id>,
     #[prost(message, optional, tag = "11")]
-    grant_id: Option<Id>,
+    pub(super) grant_id: Option<Id>,
     #[prost(uint64, tag = "12")]
-    token: u64,
+    pub(super) token: u64,
     #[prost(uint64, tag = "13")]
     granted_at: u64,
     #[prost(uint64, tag = "14")]
-    expires_at: u64,
+    pub(super) expires_at: u64,
     /// 0 if it is not known.
     #[prost(uint32, tag = "15")]
     previous_end: u32,
@@ -118,6 +118,12 @@ struct LeaseMessage {
     description: u64,
     #[prost(bool, tag = "32")]
     tell_when_wanted: bool,
+    /// Of layout 3: the lease has ended, and this is its ghost. Of what is above, a ghost has its grant id, its token
+    /// and its mode.
+    #[prost(message, optional, tag = "33")]
+    pub(super) delay: Option<DelayMessage>,
+    #[prost(uint32, tag = "34")]
+    pub(super) handed_on: u32,
 }
 
 impl LockMessage {
@@ -134,6 +140,12 @@ impl LeaseMessage {
     fn is_plain(&self) -> bool {
         let is_undescribed = self.owner.is_empty() && self.description == 0 && !self.tell_when_wanted;
         self.max_hold.is_none() && self.lock_delay == 0 && self.min_hold == 0 && self.mode == 0 && is_undescribed
+    }
+
+    /// The layout of a record of its own, as leases beside others have.
+    pub(super) fn layout_of_share(&self) -> u8 {
+        let is_without_delays = self.delay.is_none() && self.lock_delay == 0 && self.min_hold == 0;
+        if is_without_delays { LAYOUT_OF_MODES } else { LAYOUT_OF_GHOSTS }
     }
 }
 
@@ -170,7 +182,7 @@ pub fn encode(lock: &Lock, expires_at: StoreTime) -> Option<Bytes> {
 /// Reads the record of a lock. What the lock lacks is said above.
 pub fn decode(record: &[u8]) -> Result<Lock, RecordError> {
     let LockMessage { lease, tombstones, delay, permit_limit, permit_limit_version } =
-        super::decode(record, LAYOUT_OF_MODES)?;
+        super::decode(record, LAYOUT_OF_GHOSTS)?;
     let limit = PermitLimit { permits: permit_limit, version: permit_limit_version };
     let limit = (permit_limit != 0).then_some(limit);
     if lease.is_none() && tombstones.is_empty() && delay.is_none() && limit.is_none() {
@@ -199,7 +211,7 @@ pub fn decode(record: &[u8]) -> Result<Lock, RecordError> {
 
 /// The same record with another token, if there is a lease or a delay after one. `None`: there is no such token.
 pub fn with_token(record: &Bytes, token: impl Fn(u64) -> Option<u64>) -> Result<Option<Bytes>, RecordError> {
-    let mut message: LockMessage = super::decode(record, LAYOUT_OF_MODES)?;
+    let mut message: LockMessage = super::decode(record, LAYOUT_OF_GHOSTS)?;
     let of_delay = message.delay.as_mut().map(|delay| &mut delay.token);
     let Some(known) = message.lease.as_mut().map(|lease| &mut lease.token).or(of_delay) else {
         return Ok(Some(record.clone()));
@@ -209,30 +221,7 @@ pub fn with_token(record: &Bytes, token: impl Fn(u64) -> Option<u64>) -> Result<
     Ok(Some(super::encode(message.layout(), &message)))
 }
 
-/// The record of a shared lease that ends at `expires_at`. Servers that know no shared leases refuse its key.
-pub fn encode_share(lease: &Lease, expires_at: StoreTime) -> Bytes {
-    let message = LeaseMessage { expires_at: expires_at.as_micros(), ..lease_message(lease) };
-    super::encode(LAYOUT_OF_MODES, &message)
-}
-
-/// Reads the record of the shared lease with this grant id.
-pub fn decode_share(record: &[u8], grant_id: GrantId) -> Result<Lease, RecordError> {
-    let lease = read_lease(super::decode(record, LAYOUT_OF_MODES)?)?;
-    if lease.grant_id != grant_id {
-        return Err(FieldError::Broken("grant id", "is not that of the key".to_owned()).into());
-    }
-    Ok(lease)
-}
-
-/// The same record of a shared lease with another token. `None`: there is no such token.
-pub fn share_with_token(record: &Bytes, token: impl Fn(u64) -> Option<u64>) -> Result<Option<Bytes>, RecordError> {
-    let mut message: LeaseMessage = super::decode(record, LAYOUT_OF_MODES)?;
-    let Some(token) = token(message.token) else { return Ok(None) };
-    message.token = token;
-    Ok(Some(super::encode(LAYOUT_OF_MODES, &message)))
-}
-
-fn lease_message(lease: &Lease) -> LeaseMessage {
+pub(super) fn lease_message(lease: &Lease) -> LeaseMessage {
     // Names each field, so that a new one is not forgotten.
     let Lease {
         request,
@@ -275,11 +264,6 @@ fn lease_message(lease: &Lease) -> LeaseMessage {
         attachment_attempt: *attachment_attempt,
         unheard: *unheard,
         heard: *heard,
-        mode: mode_number(mode),
-        permits: mode.permits().map_or(0, |permits| permits.count),
-        permit_limit: mode.permits().map_or(0, |permits| permits.limit.permits),
-        permit_limit_version: mode.permits().map_or(0, |permits| permits.limit.version),
-        slot: mode.permits().and_then(|permits| permits.slot).map_or(0, NonZeroU32::get),
         max_hold: max_hold.map(|max| micros(max.span())),
         lock_delay: delays.as_ref().map_or(0, |delays| micros(delays.lock_delay)),
         min_hold: delays.as_ref().map_or(0, |delays| micros(delays.min_hold)),
@@ -287,10 +271,23 @@ fn lease_message(lease: &Lease) -> LeaseMessage {
         identity: identity.map_or_else(String::new, |identity| identity.as_str().to_owned()),
         description,
         tell_when_wanted,
+        ..mode_message(mode)
     }
 }
 
-fn read_lease(message: LeaseMessage) -> Result<Lease, FieldError> {
+/// A message with this mode alone.
+pub(super) fn mode_message(mode: &Mode) -> LeaseMessage {
+    LeaseMessage {
+        mode: mode_number(mode),
+        permits: mode.permits().map_or(0, |permits| permits.count),
+        permit_limit: mode.permits().map_or(0, |permits| permits.limit.permits),
+        permit_limit_version: mode.permits().map_or(0, |permits| permits.limit.version),
+        slot: mode.permits().and_then(|permits| permits.slot).map_or(0, NonZeroU32::get),
+        ..LeaseMessage::default()
+    }
+}
+
+pub(super) fn read_lease(message: LeaseMessage) -> Result<Lease, FieldError> {
     let mode = read_mode(&message)?;
     let extra = Extra {
         delays: Delays::new(Duration::from_micros(message.min_hold), Duration::from_micros(message.lock_delay)),
@@ -340,7 +337,7 @@ const fn mode_number(mode: &Mode) -> u32 {
     }
 }
 
-fn read_mode(message: &LeaseMessage) -> Result<Mode, FieldError> {
+pub(super) fn read_mode(message: &LeaseMessage) -> Result<Mode, FieldError> {
     match message.mode {
         0 => Ok(Mode::Exclusive),
         1 => Ok(Mode::Shared),

@@ -9,6 +9,7 @@
 mod delay;
 pub mod ended;
 pub mod lock;
+pub mod share;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,9 @@ pub const LAYOUT: u8 = 1;
 /// The layout of records with a field that servers of layout 1 do not know, and must not pass over: they would hold a
 /// lease without its bounds. Such a server refuses the record, and does not lead its partition.
 pub const LAYOUT_OF_MODES: u8 = 2;
+/// The layout of records of leases beside others with delays, and of their ghosts: servers of layout 2 would take a
+/// ghost for a lease, and forget the delays of a lease.
+pub const LAYOUT_OF_GHOSTS: u8 = 3;
 
 /// A record has at most so many bytes. The largest that a server writes, of a lock with all the metadata that there can
 /// be and with [`lock::TOMBSTONES_MAX`], has about a third of it.
@@ -43,7 +47,7 @@ const END_OF_NAME: u8 = 0;
 pub enum Key {
     /// A lock.
     Lock(LockName),
-    /// A shared lease of a lock.
+    /// A lease of a lock beside others, or its ghost.
     Share(LockName, GrantId),
     /// The requests that ended before one batch. Numbers rise from batch to batch, over all leaders.
     Ended(u64),
@@ -105,8 +109,8 @@ pub enum RecordError {
     TooLong(usize),
     /// Another version of the server wrote it.
     #[error(
-        "it has layout {0}, and this server reads layouts {LAYOUT} to {LAYOUT_OF_MODES}: another version of the server \
-         wrote it. Start that version, or a later one that still reads it"
+        "it has layout {0}, and this server reads layouts {LAYOUT} to {LAYOUT_OF_GHOSTS}: another version of the \
+         server wrote it. Start that version, or a later one that still reads it"
     )]
     OtherLayout(u8),
     /// It is no message.
@@ -125,7 +129,7 @@ pub fn with_tokens(
 ) -> Result<Option<Bytes>, RecordError> {
     match key.first() {
         Some(&LOCK) => lock::with_token(record, token),
-        Some(&SHARE) => lock::share_with_token(record, token),
+        Some(&SHARE) => share::with_token(record, token),
         Some(&ENDED) => ended::with_tokens(record, token),
         _ => Err(RecordError::UnknownKey),
     }

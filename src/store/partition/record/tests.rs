@@ -1,8 +1,11 @@
 //! Records: each field comes back, nothing that is read makes the server panic, the bytes do not change unnoticed.
 
+mod ghosts;
+
 use super::{
     ended::{self, Entry},
     lock::TOMBSTONES_MAX,
+    share::Share,
     *,
 };
 use crate::{
@@ -223,8 +226,8 @@ fn a_full_record_of_ended_requests_is_read() {
 fn what_cannot_be_a_record_is_refused_in_words() {
     let refused = |record: &[u8]| lock::decode(record).unwrap_err().to_string();
     assert_eq!(refused(&[]), "it is empty");
-    let other = refused(&[3, 1, 2, 3]);
-    assert!(other.starts_with("it has layout 3, and this server reads layouts 1 to 2"), "{other}");
+    let other = refused(&[4, 1, 2, 3]);
+    assert!(other.starts_with("it has layout 4, and this server reads layouts 1 to 3"), "{other}");
     assert!(matches!(ended::decode(&[LAYOUT_OF_MODES]), Err(RecordError::OtherLayout(2))), "none is written so");
     assert!(refused(&[LAYOUT, 0xff]).starts_with("it is damaged: "));
     assert_eq!(refused(&[LAYOUT]), "it is damaged: its lease is missing");
@@ -372,11 +375,11 @@ proptest! {
         });
         prop_assert_eq!(ended::decode(&renumbered).unwrap(), of_leases.collect::<Vec<_>>());
         let shared = Lease { terms: Terms { mode: Mode::Shared, ..lease.terms.clone() }, ..lease };
-        let (key, record) = (Key::of_share(&name, shared.grant_id), lock::encode_share(&shared, shared.expires_at));
-        prop_assert_eq!(lock::decode_share(&record, shared.grant_id), Ok(shared.clone()));
+        let (key, record) = (Key::of_share(&name, shared.grant_id), share::encode(&shared, shared.expires_at));
+        prop_assert_eq!(share::decode(&record, shared.grant_id), Ok(Share::Lease(shared.clone())));
         let renumbered = with_tokens(&key, &record, raise).unwrap().unwrap();
         let token = raised(shared.token);
-        prop_assert_eq!(lock::decode_share(&renumbered, shared.grant_id), Ok(Lease { token, ..shared }));
+        prop_assert_eq!(share::decode(&renumbered, shared.grant_id), Ok(Share::Lease(Lease { token, ..shared })));
         prop_assert_eq!(with_tokens(&key, &record, |_| None).unwrap(), None);
     }
 }

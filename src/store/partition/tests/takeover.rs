@@ -48,10 +48,9 @@ fn max_hold(request: u32) -> Option<MaxHold> {
     MaxHold::new(2 * ttl(request)).filter(|_| request % 2 == 1)
 }
 
-/// A min_hold for one request in six, a lock_delay for another.
+/// A min_hold for one request in six, a lock_delay for another; of those for permits, too.
 fn delays(request: u32) -> Option<Delays> {
     match request % 6 {
-        _ if SEMAPHORES.contains(&request) => None,
         2 => Delays::new(20 * SECOND, Duration::ZERO),
         4 => Delays::new(Duration::ZERO, 12 * SECOND),
         _ => None,
@@ -61,7 +60,7 @@ fn delays(request: u32) -> Option<Delays> {
 /// Of the requests for a lock, one at least is exclusive, one is shared, and three are for permits.
 fn mode(request: u32) -> Mode {
     match request {
-        0 | 1 | 3 | 5 | 7 => Mode::Shared,
+        0 | 1 | 2 | 3 | 5 | 7 => Mode::Shared,
         _ if SEMAPHORES.contains(&request) => permits(request),
         _ => Mode::Exclusive,
     }
@@ -201,8 +200,10 @@ impl World {
         let now = self.leader.now;
         assert_eq!(one.tombstones(), other.tombstones());
         assert_eq!(one.delay(), other.delay());
+        assert!(one.ghosts().eq(other.ghosts()));
         assert_eq!(one.leases().count(), other.leases().count());
-        if one.leases().next().is_some_and(|lease| lease.terms.mode.permits().is_some()) {
+        let modes = one.leases().map(|lease| &lease.terms.mode).chain(one.ghosts().map(|ghost| &ghost.mode));
+        if modes.into_iter().any(|mode| mode.permits().is_some()) {
             assert_eq!(one.permit_limit(), other.permit_limit(), "though the leases may be of another one");
         }
         for (one, other) in one.leases().zip(other.leases()) {
@@ -281,6 +282,7 @@ impl World {
             |lock: &Lock| lock.leases().map(|lease| Lease { expires_at: START, ..lease.clone() }).collect::<Vec<_>>();
         assert_eq!(leases(&one_after), leases(&other_after), "{command:?}");
         assert_eq!(one_after.delay(), other_after.delay(), "{command:?}");
+        assert!(one_after.ghosts().eq(other_after.ghosts()), "{command:?}");
     }
 }
 

@@ -85,6 +85,19 @@ at_marks! {
     "waits beyond max_waiters", "work is queued that need not be done twice", Condition("!wait"), [Units];
     "upgrade keeps its token", "a store takes a writer for stale, because another reader's token is higher",
         Value("converted(lease, Mode::Exclusive, self.now)"), [Units, Model, Protocol];
+    "ghost not counted", "a writer gets the lock within the delay of a reader",
+        Value("shares.leases.is_empty() && shares.offers.is_empty()"), [Units, Model];
+    "reader leaves no ghost", "a reader that is gone keeps nobody out", Drop, [Units, Model];
+    "slot reused under a ghost", "two programs use one slot, within the delay of the first",
+        Statement("semaphore.keep(&crate::domain::mode::Permits { slot: None, ..*permits });"), [Units, Model];
+    "ghost lifted by a late release of min_hold", "a late release has a job run twice", Value("true"), [Units, Model];
+    "ghost forgets how its lease ended", "the next holder is not told of unfinished work", Drop, [Units, Model];
+    "force release leaves a ghost", "an operator cannot free a place from a delay", Drop, [Units, Model];
+    "upgrade beside a ghost", "a reader becomes a writer within the delay of another",
+        Closure("shares.leases.len() == 1 && shares.offers.is_empty()"), [Units, Model];
+    "downgrade of a delay for an old server", "an old server leads a lease whose delay it cannot read",
+        Value("Self::NONE"), [Units];
+    "ghosts for an old server", "an old server ends a shared lease without its delay", Value("Self::NONE"), [Units];
     "delay never ends", "a lock is unavailable for ever", Drop, [Units, Model];
     "delay forgets how its lease ended", "the next holder is not told of unfinished work", Drop, [Units, Model];
     "release leaves a lock_delay", "a holder that has stopped has others wait", Value("at.after(delays.lock_delay)"),

@@ -178,13 +178,13 @@ class Client(Reads, Sets):
                 (writers). A reader never overtakes a writer that waits: a task that holds the lock and asks for it once
                 more while a writer waits, waits for itself until its ``wait`` is over. Tokens rise with each grant, of
                 readers too: readers that write next to each other must not be compared by the plain
-                :mod:`fencepost.guards`. All servers have to know it, as they have to know ``max_hold``. Not with
-                ``min_hold`` and ``lock_delay``.
+                :mod:`fencepost.guards`. All servers have to know it, as they have to know ``max_hold``. With
+                ``min_hold`` or ``lock_delay``, a reader that is gone keeps out writers, and no readers.
             semaphore: Takes a permit of a semaphore, of which all holders together use no more than this limit: 1 to
                 1,000,000. Nobody else holds the lock beside them, and requests are served in the order in which they
                 came. Holders work side by side, so no store can order them by their tokens; those of one
-                :attr:`Lock.slot` it can. All servers have to know it. Not with ``shared``, ``min_hold`` and
-                ``lock_delay``.
+                :attr:`Lock.slot` it can. All servers have to know it. Not with ``shared``. With ``min_hold``
+                or ``lock_delay``, the permits and the slot stay used after the lease.
             permits: How many permits of the semaphore the lock takes: 1 to ``semaphore``. They are given back together.
                 Ask for few: permits stay unused until there are enough for the request that is next. Default: 1.
             permit_limit_version: The version of the limit. Raise it with each change of the limit: the highest version

@@ -134,8 +134,7 @@ class Lock:
 
         Raises:
             LockLost: the lock is lost.
-            Refused: nothing was done. ``NOT_CONVERTIBLE``: it is held as a semaphore, or with ``min_hold`` or
-                ``lock_delay``.
+            Refused: nothing was done. ``NOT_CONVERTIBLE``: it is held as a semaphore.
             OutcomeUnknown: no server has confirmed it within ``retry_for``. Call it again: a repeat does no harm.
             Unavailable: nothing was done, try later.
         """

@@ -61,13 +61,14 @@ async fn acquire(worker: &mut Worker, client: &Client, terms: &Terms, wait: Dura
         min_token: terms.min_token,
         shared: terms.mode == Mode::Shared,
         permits: terms.mode.permits(),
+        min_hold: clock::nanos(terms.min_hold()),
         invoke,
         ret: invoke,
         end: AcquireEnd::Unknown(OPEN.to_owned()),
     };
     let id = worker.caller.journal.open(Record::Acquire(record.clone()));
     let acquire = client.acquire(&terms.lock).ttl(terms.ttl).wait(wait).request_id(terms.request);
-    let acquire = acquire.min_token(terms.min_token);
+    let acquire = acquire.min_token(terms.min_token).min_hold(terms.min_hold());
     let acquire = match terms.mode {
         Mode::Exclusive => acquire,
         Mode::Shared => acquire.shared(),

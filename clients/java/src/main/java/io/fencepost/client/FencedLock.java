@@ -53,8 +53,7 @@ public interface FencedLock extends AutoCloseable {
    * conversion of the lock by another thread.
    *
    * @throws LockLostException if the lock is lost or released
-   * @throws RefusedException if the server refuses it: {@code NOT_CONVERTIBLE} for a semaphore, and for a lock with
-   *     {@link LockRequest#minHold} or {@link LockRequest#lockDelay}
+   * @throws RefusedException if the server refuses it: {@code NOT_CONVERTIBLE} for a semaphore
    * @throws UnavailableException if no server could be reached in 10 s, or each one that answered did nothing
    * @throws OutcomeUnknownException if no server answered; call it again to learn what became of it
    * @throws WaitInterruptedException if the thread is interrupted; the outcome is unknown then, too

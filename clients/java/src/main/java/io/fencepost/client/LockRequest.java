@@ -142,7 +142,8 @@ public final class LockRequest {
    * The time from the grant for which the lock stays unavailable, however the lease ends, release included. For jobs
    * that many machines start at one time by clocks that differ: the first one runs the job, and the others find the
    * lock unavailable although the job took 10 ms. Choose more than the clocks may differ, and less than the time
-   * between two starts.
+   * between two starts. With {@link #shared} it is the place of the reader that stays unavailable, which keeps out
+   * writers; with {@link #semaphore} the permits and the slot.
    *
    * @param minHold the time: at most 24 h; zero, the default, for none
    * @return this request
@@ -170,8 +171,7 @@ public final class LockRequest {
   /**
    * Shares the lock with all others that ask for it so (readers), and excludes only those that do not (writers). A
    * reader never overtakes a writer that waits: a task that holds the lock and asks for it once more while a writer
-   * waits, waits for itself until its wait is over. All servers have to know it, as with {@link #maxHold}. Not with
-   * {@link #minHold} and {@link #lockDelay}.
+   * waits, waits for itself until its wait is over. All servers have to know it, as with {@link #maxHold}.
    *
    * <p>Tokens rise with each grant, of readers too: readers that write next to each other must not be compared by the
    * plain guards.
@@ -186,8 +186,7 @@ public final class LockRequest {
    * Takes a permit of a semaphore, of which all holders together use no more than a limit. Nobody else holds the lock
    * beside them, and requests are served in the order in which they came. A lock with one permit has a {@link
    * FencedLock#slot}, which no other holder has. Holders work side by side, so no store can order them by their tokens;
-   * those of one slot it can. All servers have to know it, as with {@link #maxHold}. Not with {@link #shared}, {@link
-   * #minHold} and {@link #lockDelay}.
+   * those of one slot it can. All servers have to know it, as with {@link #maxHold}. Not with {@link #shared}.
    *
    * <p>Each request names the limit. To change it, give the new one a higher {@link #permitLimitVersion}: a request
    * with another limit of the same version fails with a {@link RefusedException} (PERMIT_LIMIT_MISMATCH).

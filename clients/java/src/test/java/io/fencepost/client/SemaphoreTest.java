@@ -133,11 +133,16 @@ class SemaphoreTest {
   }
 
   @Test
-  void aSemaphoreHasNoDelay() {
-    Duration second = Duration.ofSeconds(1);
-    assertInvalid("min_hold", client.acquire("delay").semaphore(2).minHold(second));
-    assertInvalid("lock_delay", client.acquire("delay").semaphore(2).lockDelay(second));
-    assertInvalid("permits", client.acquire("delay").semaphore(2).permits(3));
+  void morePermitsThanThereAreAreInvalid() {
+    assertInvalid("permits", client.acquire("permits").semaphore(2).permits(3));
+  }
+
+  @Test
+  void permitsStayUsedForTheMinHold() {
+    FencedLock gone = client.acquire("delay").semaphore(1).minHold(Duration.ofMinutes(1)).get();
+    gone.release();
+    assertThrows(ContendedException.class, client.acquire("delay").semaphore(1)::get);
+    assertEquals(gone.token(), client.get("delay").delay().token());
   }
 
   private static void assertInvalid(String field, LockRequest request) {

@@ -89,16 +89,10 @@ class SharedTest {
   }
 
   @Test
-  void aSharedLockHasNoDelay() {
-    Duration second = Duration.ofSeconds(1);
-    assertRefused("min_hold", client.acquire("delay").shared().minHold(second));
-    assertRefused("lock_delay", client.acquire("delay").shared().lockDelay(second));
-  }
-
-  private static void assertRefused(String field, LockRequest request) {
-    RefusedException refused = assertThrows(RefusedException.class, request::get);
-    assertEquals("INVALID_ARGUMENT", refused.code());
-    assertEquals(List.of(field), refused.violations().stream().map(FieldViolation::field).toList());
+  void aReaderThatIsGoneKeepsWritersOutForItsMinHold() {
+    client.acquire("delay").shared().minHold(Duration.ofMinutes(1)).get().release();
+    client.acquire("delay").shared().get();
+    assertThrows(ContendedException.class, client.acquire("delay")::get);
   }
 
   @Test
