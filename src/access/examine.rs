@@ -1,5 +1,5 @@
-//! What is odd in an access file that can be used: rules and quotas for nobody, identities without a rule, tokens that end
-//! soon.
+//! What is odd in an access file that can be used: rules and quotas for nobody, identities without a rule, tokens that
+//! end soon.
 
 use super::{
     contents::Contents,
