@@ -5,9 +5,7 @@ use std::time::Duration;
 /// What a caller would use above its quota. Nothing was done. The caller tries again on this server: each one has as
 /// much for it, so another would only spread what is too much.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the quota of {subject:?} on this server is {max} {limit}, which are in use: nothing was done; try again here later"
-)]
+#[error("the quota of {subject:?} on this server, {max} {limit}, is used up: nothing was done; try again here later")]
 pub struct OverQuota {
     /// The caller: its identity, or its address.
     pub subject: String,
