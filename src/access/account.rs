@@ -47,7 +47,7 @@ pub(super) struct Account {
     /// By limit. That of acquires in a second stays 0: `paid_off` counts them.
     used: [AtomicU32; Limit::ALL.len()],
     /// When all acquires so far are paid off at the rate of the quota, in nanoseconds since the accounts began (GCRA,
-    /// the leaky bucket as a meter of ITU-T I.371). One number, which a changed quota does not make wrong.
+    /// the leaky bucket as a meter of ITU-T I.371). After a change of the quota nobody owes more than the new burst.
     paid_off: AtomicU64,
     /// When there is room for all acquires that were refused, if they come one after the other at the rate.
     room_for_all: AtomicU64,
@@ -218,7 +218,7 @@ impl Allowance {
     fn pay(&self, rate: u32, now: u64) -> Result<(), Duration> {
         let each = SECOND / u64::from(rate).max(1);
         let ahead_max = each.saturating_mul(u64::from(self.quota.burst));
-        let after = |paid_off: u64| paid_off.max(now).saturating_add(each);
+        let after = |paid_off: u64| paid_off.clamp(now, now.saturating_add(ahead_max)).saturating_add(each);
         let one_more = |paid_off| Some(after(paid_off)).filter(|after| *after - now <= ahead_max);
         match self.account.paid_off.fetch_update(Relaxed, Relaxed, one_more) {
             Ok(_) => Ok(()),
@@ -257,8 +257,8 @@ mod tests {
         // A pause allows another burst, and no more than that.
         let later = 100 * SECOND;
         assert_eq!((0..9).filter(|_| it.pay(10, later).is_ok()).count(), 3);
-        // At another rate, what was acquired so far stays paid for.
-        assert_eq!(it.pay(1_000, later), Err(Duration::from_millis(298)));
+        // At a higher rate, what was acquired at the old one is owed up to the burst.
+        assert_eq!(it.pay(1_000, later), Err(Duration::from_millis(1)));
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Caller {
 
     /// Counts a stream on which the client watches, until the value is dropped.
     pub(super) fn watches(&self) -> Result<impl Send + use<>, LocksError> {
-        self.visitor.as_ref().map(Visitor::watches).transpose()
+        self.visitor.as_ref().map(Visitor::streams).transpose()
     }
 
     /// Resolves when the caller may not go on with an operation.

@@ -5,7 +5,7 @@
 
 use super::Visitor;
 use crate::{
-    access::{Exceeded, InUse, Limit, QuotaMode},
+    access::{Allowance, Exceeded, InUse, Limit, QuotaMode},
     domain::{limits::RETRY_DELAY, name::LockName},
     locks::{LocksError, OverQuota, Permission},
     telemetry::metrics::{AccessMode, Label, OperationKind},
@@ -33,7 +33,7 @@ impl Limited {
             | OperationKind::Watch
             | OperationKind::Observe
             | OperationKind::ListWaiters => Self::Call,
-            // The streams that keep leases are counted by themselves: see `open_stream`.
+            // The streams that keep leases are counted by themselves: see `opens_stream`.
             OperationKind::KeepAlive
             | OperationKind::Session
             | OperationKind::Release
@@ -64,45 +64,45 @@ impl Visitor {
         if limited == Limited::Never {
             return Ok(None);
         }
-        let Some(allowance) = self.credentials.ask(|verdict| verdict.allowance.clone()) else { return Ok(None) };
-        if let Some(exceeded) = self.credentials.count_connection(&allowance) {
-            self.exceeds(exceeded)?;
-        }
+        let Some(allowance) = self.allowance() else { return Ok(None) };
+        self.exceeds(self.credentials.count_connection(&allowance))?;
         if limited == Limited::Call {
             return Ok(None);
         }
-        let (lease, exceeded) = allowance.take(Limit::Leases);
-        exceeded.map_or(Ok(()), |exceeded| self.exceeds(exceeded))?;
-        allowance.acquire().map_or(Ok(()), |exceeded| self.exceeds(exceeded))?;
+        let lease = self.takes(&allowance, Limit::Leases)?;
+        self.exceeds(allowance.acquire())?;
         Ok(lease)
     }
 
     /// Counts an acquire that waits, until the value is dropped.
     pub(in crate::api) fn waits(&self) -> Result<Option<InUse>, LocksError> {
-        self.takes(Limit::Waits)
+        self.allowance().map_or(Ok(None), |allowance| self.takes(&allowance, Limit::Waits))
     }
 
-    /// Counts a stream on which the caller watches, until the value is dropped.
-    pub(in crate::api) fn watches(&self) -> Result<Option<InUse>, LocksError> {
-        self.takes(Limit::Streams)
+    /// Counts a stream of the caller, until the value is dropped.
+    pub(in crate::api) fn streams(&self) -> Result<Option<InUse>, LocksError> {
+        self.allowance().map_or(Ok(None), |allowance| self.takes(&allowance, Limit::Streams))
     }
 
     /// What the caller may do on a stream that opens now.
     pub(in crate::api) fn opens_stream(&self) -> Result<impl Permission + use<>, LocksError> {
-        let stream = self.takes(Limit::Streams)?;
+        let stream = self.streams()?;
         Ok(OfStream { visitor: self.clone(), leases: Mutex::default(), _stream: stream })
     }
 
-    fn takes(&self, limit: Limit) -> Result<Option<InUse>, LocksError> {
-        let Some(allowance) = self.credentials.ask(|verdict| verdict.allowance.clone()) else { return Ok(None) };
+    fn allowance(&self) -> Option<Allowance> {
+        self.credentials.ask(|verdict| verdict.allowance.clone())
+    }
+
+    fn takes(&self, allowance: &Allowance, limit: Limit) -> Result<Option<InUse>, LocksError> {
         let (in_use, exceeded) = allowance.take(limit);
-        exceeded.map_or(Ok(()), |exceeded| self.exceeds(exceeded))?;
+        self.exceeds(exceeded)?;
         Ok(in_use)
     }
 
-    /// Counts and logs what is above the quota. An error, unless the quota is only observed.
-    fn exceeds(&self, exceeded: Exceeded) -> Result<(), LocksError> {
-        let Exceeded { subject, limit, max, retry_in, mode } = exceeded;
+    /// Counts and logs what is above the quota, if anything is. An error, unless the quota is only observed.
+    fn exceeds(&self, exceeded: Option<Exceeded>) -> Result<(), LocksError> {
+        let Some(Exceeded { subject, limit, max, retry_in, mode }) = exceeded else { return Ok(()) };
         let label = match mode {
             QuotaMode::Observe => AccessMode::Observe,
             QuotaMode::Enforce => AccessMode::Enforce,
@@ -133,7 +133,7 @@ impl Permission for OfStream {
     }
 
     fn keeps(&self, leases: usize) {
-        let allowance = self.visitor.credentials.ask(|verdict| verdict.allowance.clone());
+        let allowance = self.visitor.allowance();
         let (mut counted, leases) = (self.leases.lock(), u32::try_from(leases).unwrap_or(u32::MAX));
         match (&*counted, allowance) {
             (Some(counted), Some(allowance)) if counted.is_of(&allowance) => counted.set(leases),
