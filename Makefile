@@ -69,7 +69,7 @@ lint: ## Run clippy; warnings are errors
 	cargo clippy --locked $(WORKSPACE) $(addprefix --test ,$(RUN_APART)) -- -D warnings
 
 # Tests wait for real servers and real leases more than they compute: one for each core would leave the cores idle.
-# Four programs run at a time, each with two tests; on each engine of `matrix` there are few programs, with three tests.
+# Three programs run at a time, each with two tests; on each engine of `matrix` there are few programs, with three tests.
 unit: export RUST_TEST_THREADS ?= 2
 matrix matrix-slice: export RUST_TEST_THREADS ?= 3
 unit: setup ## Run all tests: rules, server over real sockets, compatibility of the API, repository

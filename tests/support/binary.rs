@@ -201,7 +201,30 @@ pub(crate) fn isolated(program: &Path, arguments: &[&str]) -> Command {
 pub(crate) struct Server {
     pub(crate) process: Process,
     pub(crate) url: String,
-    log: tempfile::NamedTempFile,
+    log: Log,
+}
+
+/// The log of a server. A test that fails shows the end of it.
+struct Log(tempfile::NamedTempFile);
+
+/// Lines that a failed test shows.
+const LINES_SHOWN: usize = 40;
+
+impl Log {
+    fn text(&self) -> String {
+        fs::read_to_string(self.0.path()).unwrap()
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let text = fs::read_to_string(self.0.path()).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            let shown = &lines[lines.len().saturating_sub(LINES_SHOWN)..];
+            eprintln!("The last {} of {} lines of a server's log:\n{}", shown.len(), lines.len(), shown.join("\n"));
+        }
+    }
 }
 
 impl Server {
@@ -260,16 +283,16 @@ impl Server {
     }
 
     fn spawned(command: &mut Command) -> Self {
-        let log = tempfile::NamedTempFile::new().unwrap();
+        let log = Log(tempfile::NamedTempFile::new().unwrap());
         command
             .env("FENCEPOST_LOG_FORMAT", "json")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(log.reopen().unwrap());
+            .stderr(log.0.reopen().unwrap());
         let mut child = command.spawn().unwrap();
         let url = await_some("the server's address in its log", || {
-            assert!(child.try_wait().unwrap().is_none(), "{}", fs::read_to_string(log.path()).unwrap());
-            address_in(log.path())
+            assert!(child.try_wait().unwrap().is_none(), "{}", log.text());
+            address_in(log.0.path())
         });
         Self { process: Process { child, lines: channel().1, errors: Some(thread::spawn(String::new)) }, url, log }
     }
@@ -277,12 +300,12 @@ impl Server {
     /// Waits until the server has drained. Returns its log.
     pub(crate) fn drained(self) -> String {
         self.process.ended().expect(0);
-        fs::read_to_string(self.log.path()).unwrap()
+        self.log.text()
     }
 
     /// The log so far.
     pub(crate) fn log(&self) -> String {
-        fs::read_to_string(self.log.path()).unwrap()
+        self.log.text()
     }
 
     /// The address of the admin port, from the log.

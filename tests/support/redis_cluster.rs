@@ -14,8 +14,9 @@ pub(crate) const OTHER: usize = 0;
 pub(crate) const PRIMARY: usize = 1;
 /// Its replica.
 pub(crate) const REPLICA: usize = 4;
-/// How long a member may be silent before others take it for down. Long enough for a busy machine.
-const NODE_TIMEOUT: &str = "2500";
+/// Milliseconds that a member may be silent before others take it for down. A busy machine has been seen to keep a
+/// process waiting for longer than 2,500.
+const NODE_TIMEOUT: &str = "5000";
 /// The longest wait for members to agree.
 const PATIENCE: Duration = Duration::from_secs(60);
 const RANGES: [[&str; 2]; 3] = [["0", "5460"], ["5461", "10922"], ["10923", "16383"]];
@@ -137,7 +138,7 @@ impl RedisCluster {
                 break;
             }
             let keys: Vec<String> = keys.iter().map(Answer::text).collect();
-            let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "REPLACE", "KEYS"];
+            let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "30000", "REPLACE", "KEYS"];
             words.extend(keys.iter().map(String::as_str));
             assert!(["OK", "NOKEY"].contains(&self.members[from].command(&words).text().as_str()));
         }
