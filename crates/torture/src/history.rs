@@ -101,6 +101,12 @@ pub struct Acquire {
     /// How long its lease occupies its place after the grant at least, however it ends.
     #[serde(default, skip_serializing_if = "is_no_time")]
     pub min_hold: Nanos,
+    /// How long it occupies its place after its end, unless its holder releases it.
+    #[serde(default, skip_serializing_if = "is_no_time")]
+    pub lock_delay: Nanos,
+    /// The longest time from the grant to its end, with all renewals; 0 without a bound.
+    #[serde(default, skip_serializing_if = "is_no_time")]
+    pub max_hold: Nanos,
     /// Before sending.
     pub invoke: Nanos,
     /// After the answer, or when the caller gave up.

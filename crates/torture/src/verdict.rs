@@ -35,11 +35,13 @@ pub enum Check {
     C12,
     /// A node that lost its memory is brought up to date.
     C13,
+    /// No lease lasts longer than its `max_hold`.
+    C14,
 }
 
 impl Check {
     /// All checks, in order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::C0,
         Self::C1,
         Self::C2,
@@ -54,6 +56,7 @@ impl Check {
         Self::C11,
         Self::C12,
         Self::C13,
+        Self::C14,
     ];
 
     /// A short description.
@@ -74,6 +77,7 @@ impl Check {
             Self::C11 => "tokens of 16 digits",
             Self::C12 => "nodes agree",
             Self::C13 => "nodes brought up to date",
+            Self::C14 => "no longer than max_hold",
         }
     }
 }

@@ -116,6 +116,8 @@ impl HistoryBuilder {
             shared: false,
             permits: 0,
             min_hold: 0,
+            lock_delay: 0,
+            max_hold: 0,
             invoke: self.ms(invoke),
             ret: self.ms(ret),
             end,
@@ -146,6 +148,16 @@ impl HistoryBuilder {
     /// Sets its `min_hold`, in milliseconds.
     pub(crate) fn min_hold(self, millis: u64) -> Self {
         self.acquire(|acquire| acquire.min_hold = millis * 1_000_000)
+    }
+
+    /// Sets its `lock_delay`, in milliseconds.
+    pub(crate) fn lock_delay(self, millis: u64) -> Self {
+        self.acquire(|acquire| acquire.lock_delay = millis * 1_000_000)
+    }
+
+    /// Sets its `max_hold`, in milliseconds.
+    pub(crate) fn max_hold(self, millis: u64) -> Self {
+        self.acquire(|acquire| acquire.max_hold = millis * 1_000_000)
     }
 
     /// Sets its attempt number.

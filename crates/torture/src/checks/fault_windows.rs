@@ -14,8 +14,13 @@ impl FaultWindows {
     /// Client misbehaviour (a dropped call, a duplicated request) lasts no time and affects nobody else.
     pub(crate) fn by(history: &History<'_>, counts: impl Fn(&Fault) -> bool) -> Self {
         let after = history.max_ttl + MEMORY + history.bounds.slack;
+        Self::lasting(after, history.faults.iter().copied().filter(|fault| fault.begin < fault.end && counts(fault)))
+    }
+
+    /// Those of these faults, each with this much time after it. They are in the order of their beginnings.
+    pub(crate) fn lasting<'a>(after: Nanos, faults: impl Iterator<Item = &'a Fault>) -> Self {
         let mut windows: Vec<(Nanos, Nanos)> = Vec::new();
-        for fault in history.faults.iter().filter(|fault| fault.begin < fault.end && counts(fault)) {
+        for fault in faults {
             let end = fault.end.max(fault.begin).saturating_add(after);
             match windows.last_mut() {
                 Some(last) if fault.begin <= last.1 => last.1 = last.1.max(end),
@@ -29,6 +34,11 @@ impl FaultWindows {
     pub(crate) fn are_clear(&self, from: Nanos, to: Nanos) -> bool {
         let first = self.windows.partition_point(|(_, end)| *end < from);
         self.windows.get(first).is_none_or(|(begin, _)| *begin > to)
+    }
+
+    /// How much of this period is in the windows.
+    pub(crate) fn overlap(&self, from: Nanos, to: Nanos) -> Nanos {
+        self.windows.iter().map(|(begin, end)| to.min(*end).saturating_sub(from.max(*begin))).sum()
     }
 }
 

@@ -60,12 +60,14 @@ fn gaps<'a>(history: &History<'_>, lock: &'a Lock<'a>) -> Vec<Gap<'a>> {
             0 => until,
             min_hold => until.max(lease.made_by() + min_hold + history.bounds.slack),
         };
+        let until = until + lease.lock_delay();
         // The last answer may have died with its holder, but the last renewal was sent before the kill.
-        let until = killed.map_or(until, |at| until.max(at + lease.ttl() + history.bounds.slack));
+        let until = killed.map_or(until, |at| until.max(at + lease.ttl() + lease.lock_delay() + history.bounds.slack));
         held.push((lease.made_from(), until, killed.map(|_| lease)));
     }
     for one in lock.acquires.iter().filter(|one| matches!(one.end, AcquireEnd::Unknown(_) | AcquireEnd::Dropped)) {
-        let until = one.ret + one.ttl.max(DROPPED) + history.bounds.claim_window + history.bounds.slack;
+        let until = one.ret + one.ttl.max(DROPPED) + one.lock_delay;
+        let until = until + history.bounds.claim_window + history.bounds.slack;
         held.push((one.invoke, until, None));
     }
     held.sort_by_key(|(from, until, _)| (*from, *until));

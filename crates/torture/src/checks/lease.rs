@@ -150,6 +150,16 @@ impl Lease<'_> {
         self.answers[0].0.min_hold
     }
 
+    /// How long it occupies its place after its end, unless its holder releases it.
+    pub(crate) fn lock_delay(&self) -> Nanos {
+        self.answers[0].0.lock_delay
+    }
+
+    /// The longest time from the grant to its end, if it has a bound.
+    pub(crate) fn max_hold(&self) -> Option<Nanos> {
+        Some(self.answers[0].0.max_hold).filter(|bound| *bound > 0)
+    }
+
     /// Its permits of a semaphore.
     pub(crate) fn permits(&self) -> u32 {
         self.answers[0].0.permits

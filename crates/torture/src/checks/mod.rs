@@ -21,6 +21,7 @@ mod c10_nothing_left;
 mod c11_digits;
 mod c12_agreement;
 mod c13_admission;
+mod c14_max_hold;
 mod fault_windows;
 mod findings;
 mod free;
@@ -59,6 +60,7 @@ pub fn check(records: &[Record]) -> Verdict {
     c11_digits::check(&history, &mut findings);
     c12_agreement::check(&history, &mut findings);
     c13_admission::check(&history, &mut findings);
+    c14_max_hold::check(&history, &mut findings);
     let counts = Counts { inversions, ..counts(&history, records) };
     Verdict {
         seed: history.run.map_or(0, |run| run.seed),

@@ -1,7 +1,9 @@
-//! The part of C3 about `min_hold`: nobody gets what a lease occupies before its `min_hold` is over.
+//! The part of C3 about `min_hold` and `lock_delay`: nobody gets what a lease occupies before its `min_hold` is over,
+//! nor, if its holder did not release it, before its `lock_delay` after its end.
 //!
 //! A grant was made after its request was sent first, and before the first answer with it. So a lease with a later
-//! token, whose answer came before the earlier request was sent and its `min_hold` was over, was granted beside it.
+//! token, whose answer came before the earlier request was sent and its `min_hold` was over, was granted beside it. And
+//! a lease ends at the earliest when its validity by the clock of its holder does.
 
 use super::{
     c03_exclusion::is_revoked,
@@ -10,7 +12,7 @@ use super::{
     lease::Lease,
 };
 use crate::{
-    history::{Nanos, PERMIT_LIMIT},
+    history::{Acquire, AcquireEnd, Nanos, PERMIT_LIMIT},
     verdict::Check,
 };
 
@@ -23,7 +25,7 @@ pub(super) fn check_lock(history: &History<'_>, lock: &Lock<'_>, findings: &mut 
         occupying.retain(|(until, lease)| at < *until && !is_revoked(lease, at));
         if let Some((until, had, how)) = excluded_by(&occupying, new) {
             let what = format!(
-                "client {} was granted {} by {}, {how} of {} (client {}) until {} by its min_hold",
+                "client {} was granted {} by {}, {how} of {} (client {}) until {} by its min_hold or lock_delay",
                 new.client,
                 new.token,
                 findings.at(at),
@@ -33,11 +35,26 @@ pub(super) fn check_lock(history: &History<'_>, lock: &Lock<'_>, findings: &mut 
             );
             findings.excusable(Check::C3, lock.name, what, history.excuse(had.asked_from(), until));
         }
-        let is_upgraded = new.upgrades().next().is_some();
-        if new.min_hold() > 0 && !is_upgraded {
-            occupying.push((new.asked_from() + new.min_hold(), new));
+        if let Some(until) = occupied_until(new) {
+            occupying.push((until, new));
         }
     }
+}
+
+/// The earliest time at which what it has can be somebody else's, if one of its delays says so.
+fn occupied_until(lease: &Lease<'_>) -> Option<Nanos> {
+    let is_upgraded = lease.upgrades().next().is_some();
+    let by_hold = (lease.min_hold() > 0 && !is_upgraded).then(|| lease.asked_from() + lease.min_hold());
+    by_hold.max(delayed_until(lease))
+}
+
+/// A release, however late, ends the delay, and a conversion changes what is occupied. The cleanup of a call without an
+/// answer may have ended the lease earlier.
+fn delayed_until(lease: &Lease<'_>) -> Option<Nanos> {
+    let is_answered = |one: &&Acquire| !matches!(one.end, AcquireEnd::Dropped | AcquireEnd::Unknown(_));
+    let ended_by_itself = lease.releases.is_empty() && lease.conversions.is_empty() && lease.was_usable();
+    let has_delay = lease.lock_delay() > 0 && ended_by_itself && lease.transmissions.iter().all(is_answered);
+    lease.validity_known_at(Nanos::MAX).filter(|_| has_delay).map(|until| until + lease.lock_delay())
 }
 
 /// A lease that occupies what this one has got, and what that is.
@@ -90,5 +107,22 @@ mod tests {
         next(first(1, 1), 1, 1).violates(C3, "in the slot");
         next(first(2, 0), 1, 1).satisfies(C3);
         next(first(2, 0), 2, 0).violates(C3, "above the limit with the permits");
+    }
+    /// Client 1 holds the lock, with a lock_delay of 1 s, and is heard of no more: it ends at 1.885 s.
+    fn silent() -> HistoryBuilder {
+        HistoryBuilder::new().granted(1, "a", (0, 5), 1).lock_delay(1_000).lost(1, 1, 1_885, "deadline", None)
+    }
+
+    #[test]
+    fn nobody_gets_the_lock_within_the_lock_delay_of_a_holder_that_did_not_release_it() {
+        let next = |first: HistoryBuilder, at| first.granted(2, "b", (100, at), 2).released(2, 2, (at + 20, at + 25));
+        next(silent(), 2_880).violates(C3, "beside the place of 1795000000000001 (client 1) until 2.885000 s");
+        next(silent(), 2_890).satisfies(C3);
+        // A release, however late, ends it.
+        next(silent().released(1, 1, (2_000, 2_005)), 2_100).satisfies(C3);
+        // A reader beside a reader.
+        let readers = HistoryBuilder::new().granted(1, "a", (0, 5), 1).shared().lock_delay(1_000);
+        let readers = readers.lost(1, 1, 1_885, "deadline", None).granted(2, "b", (1_900, 1_910), 2).shared();
+        readers.released(2, 2, (1_920, 1_925)).satisfies(C3);
     }
 }

@@ -291,6 +291,8 @@ impl Sim {
             shared: false,
             permits: 0,
             min_hold: 0,
+            lock_delay: 0,
+            max_hold: 0,
             invoke: sent,
             ret: self.now + self.back(who),
             end,

@@ -45,6 +45,10 @@ pub(super) enum Mode {
 
 /// The `min_hold` of some requests: longer than most leases last, and shorter than any TTL.
 const MIN_HOLD: Duration = Duration::from_millis(400);
+/// The `lock_delay` of some requests: short, so that a lock whose holder was killed is soon used again.
+const LOCK_DELAY: Duration = Duration::from_millis(600);
+/// What the `max_hold` of some requests has beyond their TTL: leases that last for seconds reach it.
+const HELD_BEYOND: Duration = Duration::from_millis(500);
 
 impl Terms {
     /// Of one in four of the requests that let others in beside them. Exclusive ones have none, or nobody else would
@@ -52,6 +56,16 @@ impl Terms {
     pub(super) fn min_hold(&self) -> Duration {
         let has_one = self.mode != Mode::Exclusive && self.request.as_bytes()[0] < 64;
         if has_one { MIN_HOLD } else { Duration::ZERO }
+    }
+
+    /// Of one request in four.
+    pub(super) fn lock_delay(&self) -> Duration {
+        if self.request.as_bytes()[1] < 64 { LOCK_DELAY } else { Duration::ZERO }
+    }
+
+    /// Of one request in four.
+    pub(super) fn max_hold(&self) -> Option<Duration> {
+        (self.request.as_bytes()[2] < 64).then(|| self.ttl + HELD_BEYOND)
     }
 
     /// Whether its lease can be converted. Of the locks with exclusive leases alone, none is.
@@ -144,6 +158,8 @@ impl Caller {
             permits: terms.mode.permits(),
             permit_limit: if terms.mode.permits() > 0 { PERMIT_LIMIT } else { 0 },
             min_hold: wire(terms.min_hold()),
+            lock_delay: wire(terms.lock_delay()),
+            max_hold: terms.max_hold().and_then(wire),
             ..Default::default()
         };
         let answer = match &self.transport {
@@ -185,6 +201,8 @@ impl Caller {
             shared: terms.mode == Mode::Shared,
             permits: terms.mode.permits(),
             min_hold: clock::nanos(terms.min_hold()),
+            lock_delay: clock::nanos(terms.lock_delay()),
+            max_hold: terms.max_hold().map_or(0, clock::nanos),
             invoke,
             ret: invoke,
             end: AcquireEnd::Unknown(OPEN.to_owned()),

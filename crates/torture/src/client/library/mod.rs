@@ -62,13 +62,19 @@ async fn acquire(worker: &mut Worker, client: &Client, terms: &Terms, wait: Dura
         shared: terms.mode == Mode::Shared,
         permits: terms.mode.permits(),
         min_hold: clock::nanos(terms.min_hold()),
+        lock_delay: clock::nanos(terms.lock_delay()),
+        max_hold: terms.max_hold().map_or(0, clock::nanos),
         invoke,
         ret: invoke,
         end: AcquireEnd::Unknown(OPEN.to_owned()),
     };
     let id = worker.caller.journal.open(Record::Acquire(record.clone()));
     let acquire = client.acquire(&terms.lock).ttl(terms.ttl).wait(wait).request_id(terms.request);
-    let acquire = acquire.min_token(terms.min_token).min_hold(terms.min_hold());
+    let acquire = acquire.min_token(terms.min_token).min_hold(terms.min_hold()).lock_delay(terms.lock_delay());
+    let acquire = match terms.max_hold() {
+        Some(max_hold) => acquire.max_hold(max_hold),
+        None => acquire,
+    };
     let acquire = match terms.mode {
         Mode::Exclusive => acquire,
         Mode::Shared => acquire.shared(),
