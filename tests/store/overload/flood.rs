@@ -24,8 +24,9 @@ use tonic_types::StatusExt;
 const TICK: Duration = Duration::from_millis(20);
 /// How long the last answers may take.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
-/// The longest of which renewals are not written: what the flood was granted before costs Redis nothing.
-const TTL: Duration = Duration::from_secs(30);
+/// So long that no lease of the flood is renewed meanwhile. The first renewal of each is written, so that those that a
+/// session was granted within seconds would write as much at once.
+const TTL: Duration = Duration::from_secs(3_600);
 
 /// What became of the acquires.
 #[derive(Clone, Debug, Default)]
