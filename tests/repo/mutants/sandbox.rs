@@ -1,6 +1,6 @@
 //! The sandbox for mutants: copies of the sources below `target`, built apart from the real ones.
 
-use super::mutant::{Killer, Mutant, Mutated};
+use super::mutant::{Killer, Mutant, Mutated, RULES};
 use std::{
     env, fmt, fs,
     path::{Path, PathBuf},
@@ -116,19 +116,19 @@ impl Sandbox {
 
     /// Writes the mutant, runs its tests until one fails, and restores the source.
     pub(crate) fn test(&self, mutant: &Mutant, made: Mutated) -> Verdict {
-        let in_whole =
-            |killer: &Killer| !matches!(killer, Killer::Units | Killer::Model | Killer::Properties | Killer::Protocol);
-        let copy = if mutant.killers.iter().any(in_whole) { &self.whole } else { &self.rules };
+        let of_rules = made.file.starts_with(RULES) && mutant.killers.iter().all(|killer| killer.tests_rules());
+        let copy = if of_rules { &self.rules } else { &self.whole };
         let file = copy.join(&made.file);
         fs::write(&file, made.text).unwrap();
-        let found = mutant.killers.iter().find_map(|killer| self.run(*killer));
+        let found = mutant.killers.iter().find_map(|killer| self.run(*killer, of_rules));
         fs::write(&file, made.original).unwrap();
         found.unwrap_or(Verdict::Survived)
     }
 
     /// Runs the tests of a killer. `None` if they pass.
-    fn run(&self, killer: Killer) -> Option<Verdict> {
+    fn run(&self, killer: Killer, of_rules: bool) -> Option<Verdict> {
         let (folder, target, arguments): (_, _, &[&str]) = match killer {
+            Killer::Units if !of_rules => (&self.whole, self.target.clone(), &["--lib"]),
             Killer::Units => (&self.rules, self.rules_built.clone(), &["--lib"]),
             Killer::Model => (&self.rules, self.rules_built.clone(), &["--test", "model"]),
             Killer::Properties => (&self.rules, self.rules_built.clone(), &["--test", "rules_props"]),
