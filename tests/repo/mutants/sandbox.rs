@@ -96,6 +96,7 @@ impl Sandbox {
             "proto",
             "clients/rust",
             "crates",
+            "deploy",
             "benches",
             "examples",
             "tests",
