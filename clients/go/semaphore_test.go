@@ -132,13 +132,14 @@ func TestAChangedLimitNeedsAHigherVersion(t *testing.T) {
 	waiting(t, client, "orders/42", 1)
 	// The new limit has room for the waiter and for the request that names it.
 	third := acquire(t, client, "orders/42", fencepost.WithSemaphore(3), fencepost.WithPermitLimitVersion(1))
+	waited := second() // its permit is offered, and not used before it is there
 	info, err := client.Get(testContext(t), "orders/42")
 	must(t, err)
 	if *info.Semaphore != (fencepost.Semaphore{PermitsUsed: 3, PermitLimit: 3, PermitLimitVersion: 1}) {
 		t.Fatalf("got %+v", info.Semaphore)
 	}
 	one, _ := first.Slot()
-	two, _ := second().Slot()
+	two, _ := waited.Slot()
 	three, _ := third.Slot()
 	if one != 1 || two+three != 2+3 || two == three {
 		t.Fatalf("slots %d, %d and %d", one, two, three)
