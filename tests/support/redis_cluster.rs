@@ -14,8 +14,7 @@ pub(crate) const OTHER: usize = 0;
 pub(crate) const PRIMARY: usize = 1;
 /// Its replica.
 pub(crate) const REPLICA: usize = 4;
-/// Milliseconds that a member may be silent before others take it for down. A busy machine has been seen to keep a
-/// process waiting for longer than 2,500.
+/// Milliseconds that a member may be silent before others take it for down. Long enough for a busy machine.
 const NODE_TIMEOUT: &str = "5000";
 /// The longest wait for members to agree.
 const PATIENCE: Duration = Duration::from_secs(60);

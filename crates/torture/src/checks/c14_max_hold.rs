@@ -7,7 +7,6 @@ use super::{
     fault_windows::FaultWindows,
     findings::{Findings, Period},
     index::History,
-    lease::Lease,
 };
 use crate::{
     history::{Fault, Nanos},
@@ -21,7 +20,8 @@ pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
     );
     for lock in &history.locks {
         for lease in &lock.leases {
-            let (Some(bound), Some(until)) = (lease.max_hold(), believed_until(lease)) else { continue };
+            let known = lease.validity_known_at(Nanos::MAX);
+            let (Some(bound), Some(until)) = (lease.max_hold(), known) else { continue };
             let due = lease.made_by() + bound + windows.overlap(lease.asked_from(), until);
             if until > due {
                 let what = format!(
@@ -36,12 +36,6 @@ pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
             }
         }
     }
-}
-
-/// The last end that any answer or renewal told. The server's is not earlier.
-fn believed_until(lease: &Lease<'_>) -> Option<Nanos> {
-    let answers = lease.answers.iter().filter(|(_, grant)| grant.usable).map(|(_, grant)| grant.valid_until);
-    answers.chain(lease.renewals.iter().map(|renewed| renewed.valid_until)).max()
 }
 
 /// Not those of clients and of their links to servers (`front`), nor what clients do: a dropped call and a repeated
