@@ -29,21 +29,23 @@ impl Backlog {
         !lines.given_up
     }
 
-    /// That line was not passed on.
-    pub(super) fn take_back(&self) {
-        self.end_one(0);
+    /// That line was not passed on. `count` counts it as lost, unless [`Self::finish`] has.
+    pub(super) fn take_back(&self, count: impl FnOnce()) {
+        self.end_one(0, count);
     }
 
-    /// A line was written, or could not be. False if it is counted as lost already.
-    pub(super) fn done(&self) -> bool {
-        self.end_one(1)
+    /// A line was written, or could not be, which `count` counts. False if it is counted as lost already.
+    pub(super) fn done(&self, count: impl FnOnce()) -> bool {
+        self.end_one(1, count)
     }
 
-    fn end_one(&self, done: u64) -> bool {
+    fn end_one(&self, done: u64, count: impl FnOnce()) -> bool {
         let mut lines = self.lines.lock();
         if lines.given_up {
             return false;
         }
+        // Before the end is told of, after which the count is read for the last time.
+        count();
         lines.waiting = lines.waiting.saturating_sub(1);
         lines.done += done;
         if lines.waiting == 0 {
@@ -76,5 +78,28 @@ impl Backlog {
     #[cfg(test)]
     pub(super) fn is_done(&self, lines: u64) -> bool {
         self.lines.lock().done >= lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_does_not_overtake_the_count_of_a_loss() {
+        let backlog = Backlog::default();
+        let mut waits = 0;
+        let mut count = || waits += u32::from(backlog.lines.is_locked());
+        assert!(backlog.add() && backlog.add());
+        backlog.take_back(&mut count);
+        assert!(backlog.done(&mut count));
+        assert_eq!((waits, backlog.finish(Duration::ZERO)), (2, 0), "`finish` waits for both");
+
+        let mut counts = 0;
+        let other = Backlog::default();
+        assert!(other.add());
+        assert_eq!(other.finish(Duration::ZERO), 1);
+        assert!(!other.done(|| counts += 1) && !other.add());
+        assert_eq!(counts, 0, "its caller has counted the line");
     }
 }

@@ -113,10 +113,11 @@ impl Audit {
         let Ok(mut line) = serde_json::to_string(&Line { time, server: &self.server, event }) else { return };
         line.push('\n');
         if !self.losses.backlog.add() {
-            self.losses.count(&"the server ends");
+            self.losses.count();
+            self.losses.tell(&"the server ends");
         } else if self.lines.try_send(Message::Line(line)).is_err() {
-            self.losses.backlog.take_back();
-            self.losses.count(&"too many lines wait to be written");
+            self.losses.backlog.take_back(|| self.losses.count());
+            self.losses.tell(&"too many lines wait to be written");
         }
     }
 
@@ -155,8 +156,11 @@ impl fmt::Debug for Audit {
 }
 
 impl Losses {
-    fn count(&self, error: &dyn fmt::Display) {
+    fn count(&self) {
         self.metrics.lost.inc();
+    }
+
+    fn tell(&self, error: &dyn fmt::Display) {
         if let Some(lines) = self.log.count(1) {
             tracing::error!(%error, lines, "lines of the audit log are lost");
         }
@@ -169,10 +173,16 @@ fn write(mut file: AuditFile, messages: &Receiver<Message>, losses: &Losses) {
         match message {
             Message::Line(line) => {
                 let written = file.write(line.as_bytes(), || losses.backlog.is_given_up());
-                match (losses.backlog.done(), written) {
-                    (false, _) => return,
-                    (true, Err(error)) => losses.count(&error),
-                    (true, Ok(())) => {}
+                let count = || {
+                    if written.is_err() {
+                        losses.count();
+                    }
+                };
+                if !losses.backlog.done(count) {
+                    return;
+                }
+                if let Err(error) = written {
+                    losses.tell(&error);
                 }
             }
             Message::Look => drop(file.look()),
