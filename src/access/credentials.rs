@@ -135,7 +135,7 @@ impl Credentials {
 
     fn allowance(&self, policy: &super::Policy, identity: Result<&Identity, &Refusal>) -> Option<Allowance> {
         let (subject, quota) = match identity {
-            Ok(identity) => (Subject::Identity(identity.name.clone()), policy.quotas.of_identity(&identity.name)?),
+            Ok(identity) => (Subject::Identity((*identity.name).into()), policy.quotas.of_identity(&identity.name)?),
             Err(_) => (Subject::Address(self.network?), policy.quotas.of_address()?),
         };
         let accounts = self.access.accounts.clone();

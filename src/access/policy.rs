@@ -13,6 +13,7 @@ use super::{
 };
 use std::{
     collections::HashMap,
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 use toml::value::{Datetime, Offset};
@@ -32,7 +33,7 @@ pub enum Refusal {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its name.
-    pub name: String,
+    pub name: Arc<str>,
     /// What the rules permit it.
     pub grants: Grants,
     /// Until when it is known to be who it is, in Unix time.
@@ -118,7 +119,7 @@ impl Policy {
             (None, None) => return Err(Refusal::Missing),
         };
         let grants = self.grants(&name);
-        let identity = Identity { name, grants, expires };
+        let identity = Identity { name: name.into(), grants, expires };
         if identity.is_expired(now) { Err(Refusal::Expired) } else { Ok(identity) }
     }
 

@@ -84,7 +84,7 @@ fn without(key: &str) -> Value {
 }
 
 fn name_of(policy: &Policy, bearer: &str) -> Result<String, Refusal> {
-    policy.identify(Some(bearer), None, unix_time()).map(|identity| identity.name)
+    policy.identify(Some(bearer), None, unix_time()).map(|identity| (*identity.name).into())
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::{
     telemetry::{audit::AuditEvent, metrics::OperationKind},
 };
 use fencepost_proto::v1::{self, admin_service_server::AdminService};
+use std::pin::pin;
 use tonic::{Request, Response, Status};
 
 #[tonic::async_trait]
@@ -26,8 +27,13 @@ impl<S: Store> AdminService for Api<S> {
             fencing_token: Some(expected.get()),
             ..AuditEvent::default()
         };
-        let revocation = self.locks.force_release(&name, expected, reason);
-        let outcome = caller.dispatch(OperationKind::ForceRelease, Target::Lock(&name), revocation).await;
+        let outcome = caller
+            .dispatch(
+                OperationKind::ForceRelease,
+                Target::Lock(&name),
+                pin!(self.locks.force_release(&name, expected, reason)),
+            )
+            .await;
         let came_of_it = |outcome: &RevokeOutcome| match outcome {
             RevokeOutcome::Revoked(_) => "revoked",
             RevokeOutcome::NotHeld => "not_held",
@@ -39,12 +45,17 @@ impl<S: Store> AdminService for Api<S> {
 
     async fn drain(&self, request: Request<v1::DrainRequest>) -> Result<Response<v1::DrainResponse>, Status> {
         let caller = self.caller(&request);
-        let drain = async {
-            let busy = self.locks.busy();
-            self.locks.drain();
-            Ok(busy)
-        };
-        let drained = caller.dispatch(OperationKind::Drain, Target::Server, drain).await;
+        let drained = caller
+            .dispatch(
+                OperationKind::Drain,
+                Target::Server,
+                pin!(async {
+                    let busy = self.locks.busy();
+                    self.locks.drain();
+                    Ok(busy)
+                }),
+            )
+            .await;
         let event = AuditEvent { event: "drain", ..AuditEvent::default() };
         self.note(&caller, event, drained.as_ref().map(|_| "begun"));
         let (waiters, streams) = drained?;
@@ -64,7 +75,8 @@ impl<S> Api<S> {
             Err(_) => "failed",
         };
         let Some(audit) = &self.audit else { return };
-        let (identity, peer) = (caller.visitor.as_ref().and_then(|it| it.identity()), caller.peer);
-        audit.note(wall_time(), &AuditEvent { outcome, identity, peer: peer.map(|it| it.to_string()), ..event });
+        let identity = caller.identity().map(|identity| identity.as_str().to_owned());
+        let peer = caller.peer.map(|peer| peer.to_string());
+        audit.note(wall_time(), &AuditEvent { outcome, identity, peer, ..event });
     }
 }

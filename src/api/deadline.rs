@@ -9,9 +9,9 @@ use tokio::time::Instant;
 const DIGITS_MAX: usize = 8;
 
 /// When the caller gives up; `None` if the call has no deadline.
-pub fn deadline(headers: &HeaderMap, arrived: Instant) -> Option<Instant> {
+pub fn deadline(headers: &HeaderMap, arrived: impl FnOnce() -> Instant) -> Option<Instant> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
-    arrived.checked_add(parse(text)?)
+    arrived().checked_add(parse(text)?)
 }
 
 fn parse(text: &str) -> Option<Duration> {

@@ -13,14 +13,7 @@ use crate::{
         traces::{Spanned, Traces, failed},
     },
 };
-use futures_util::{FutureExt, future::Either};
-use std::{
-    fmt,
-    future::{pending, ready},
-    pin::pin,
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt, future::pending, pin::Pin, sync::Arc, time::Duration};
 use tokio::time::sleep;
 
 /// The client that an operation came from.
@@ -38,8 +31,7 @@ pub(super) struct Caller {
 impl Caller {
     /// Who it is, where that was verified.
     pub(super) fn identity(&self) -> Option<Identity> {
-        let name = self.visitor.as_ref()?.identity()?;
-        Some(Identity::new(name.into()))
+        self.visitor.as_ref()?.identity().map(Identity::new)
     }
 
     /// What the client may do on a stream that opens now, if that is restricted.
@@ -75,61 +67,54 @@ impl fmt::Display for Caller {
 }
 
 impl Dispatch for Caller {
-    fn dispatch<T: Send>(
+    async fn dispatch<T: Send>(
         &self,
         operation: OperationKind,
         target: Target<'_>,
-        work: impl Future<Output = Result<T, LocksError>> + Send,
-    ) -> impl Future<Output = Result<T, LocksError>> + Send {
-        // Before the work is polled, so that nothing of it has begun.
-        let permitted = self.visitor.as_ref().map_or(Ok(None), |visitor| visitor.may(operation, target));
-        let (work, in_use) = match permitted {
-            Ok(in_use) => (Either::Left(work), in_use),
-            Err(denied) => (Either::Right(ready(Err(denied))), None),
-        };
+        work: Pin<&mut (impl Future<Output = Result<T, LocksError>> + Send)>,
+    ) -> Result<T, LocksError> {
         let name = target.lock_name();
-        // Combinators, because an async block would hold the operation's future twice.
         let span = self.traces.operation(operation.text(), name.map(LockName::as_str));
-        let failure = span.clone();
-        let work = work.inspect(move |outcome| {
-            // Until now, and no longer if the work is dropped.
-            drop(in_use);
-            self.metrics.operation(operation, outcome.is_ok());
-            if outcome.is_err() {
-                failed(failure.as_ref(), "error");
+        // Before the work is polled, so that nothing of it has begun.
+        let outcome = match self.visitor.as_ref().map_or(Ok(None), |visitor| visitor.may(operation, target)) {
+            Ok(in_use) => {
+                let outcome = Spanned::new(span.clone(), work).await;
+                // Until now, and no longer if the work is dropped.
+                drop(in_use);
+                outcome
             }
-            let (operation, lock_name) = (operation.text(), name.map(LockName::as_str));
-            match outcome {
-                Ok(_) => tracing::debug!(peer = %self, operation, lock_name, "operation carried out"),
-                Err(error) => tracing::debug!(peer = %self, operation, lock_name, %error, "operation failed"),
-            }
-        });
-        let work = Spanned::new(span, work);
-        match &self.faults {
-            None => Either::Left(work),
-            // In a box, so that a future without faults is not as large as this one.
-            Some(faults) => Either::Right(Box::pin(faults.reply(operation, work))),
+            Err(denied) => Err(denied),
+        };
+        self.metrics.operation(operation, outcome.is_ok());
+        if outcome.is_err() {
+            failed(span.as_ref(), "error");
         }
+        drop(span);
+        let (text, lock_name) = (operation.text(), name.map(LockName::as_str));
+        match &outcome {
+            Ok(_) => tracing::debug!(peer = %self, operation = text, lock_name, "operation carried out"),
+            Err(error) => tracing::debug!(peer = %self, operation = text, lock_name, %error, "operation failed"),
+        }
+        if let Some(faults) = &self.faults
+            && outcome.is_ok()
+        {
+            faults.reply(operation).await;
+        }
+        outcome
     }
 
-    fn while_permitted<T: Send>(
+    async fn while_permitted<T: Send>(
         &self,
         wait: Duration,
         name: &LockName,
-        work: impl Future<Output = Result<T, LocksError>> + Send,
-    ) -> impl Future<Output = Result<T, LocksError>> + Send {
-        if self.visitor.is_none() || wait.is_zero() {
-            return Either::Left(work);
+        mut work: Pin<&mut (impl Future<Output = Result<T, LocksError>> + Send)>,
+    ) -> Result<T, LocksError> {
+        let Some(visitor) = self.visitor.as_ref().filter(|_| !wait.is_zero()) else { return work.await };
+        let _in_use = visitor.waits()?;
+        tokio::select! {
+            biased;
+            outcome = &mut work => outcome,
+            stopped = self.stopped(OperationKind::Acquire, Target::Lock(name)) => Err(stopped),
         }
-        // In a box, so that a future without restrictions is not as large as this one.
-        Either::Right(Box::pin(async move {
-            let _in_use = self.visitor.as_ref().map(Visitor::waits).transpose()?;
-            let mut work = pin!(work);
-            tokio::select! {
-                biased;
-                outcome = &mut work => outcome,
-                stopped = self.stopped(OperationKind::Acquire, Target::Lock(name)) => Err(stopped),
-            }
-        }))
     }
 }

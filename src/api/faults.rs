@@ -27,13 +27,8 @@ impl Faults {
         self.cut.notified().await;
     }
 
-    /// Carries out the work of an operation, and does not return if its reply is to be lost: the connection ends.
-    pub(super) async fn reply<T, E>(
-        &self,
-        operation: OperationKind,
-        work: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, E> {
-        let reply = work.await;
+    /// Does not return if the reply to an operation that succeeded is to be lost: the connection ends.
+    pub(super) async fn reply(&self, operation: OperationKind) {
         let may_be_lost = matches!(
             operation,
             OperationKind::Acquire
@@ -43,10 +38,9 @@ impl Faults {
                 | OperationKind::Describe
         );
         let is_lost = || self.replies.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
-        if may_be_lost && reply.is_ok() && is_lost() {
+        if may_be_lost && is_lost() {
             self.cut.notify_waiters();
             pending::<()>().await;
         }
-        reply
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 use std::{fmt, sync::Arc, time::Duration};
-use tonic::codegen::http::{Extensions, HeaderMap, header::AUTHORIZATION};
+use tonic::codegen::http::{HeaderMap, header::AUTHORIZATION};
 
 /// How often the log tells of denials, and in how many lines: enough for an operator to see who lacks what.
 const LOG_PERIOD: Duration = Duration::from_secs(10);
@@ -85,21 +85,20 @@ impl Guard {
         self.quotas.set_used(self.access.usage().into_iter().map(|(caller, limit, used)| (caller, limit.text(), used)));
     }
 
-    /// The caller of a request with these headers and extensions.
-    pub(super) fn visitor(self: &Arc<Self>, headers: &HeaderMap, extensions: &Extensions) -> Visitor {
+    /// The caller of a request with these headers, that came over this connection.
+    pub(super) fn visitor(self: &Arc<Self>, headers: &HeaderMap, origin: Option<&Origin>) -> Visitor {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         // Nobody can tell which of several counts, so none is valid.
         let authorization = match (values.next(), values.next()) {
             (value, None) => value.map(|value| value.as_bytes()),
             (_, Some(_)) => Some(&[][..]),
         };
-        let origin = Origin::of(extensions);
         let credentials = match origin.and_then(|origin| origin.shown.as_ref()) {
             Some(connection) => connection.credentials(authorization),
             // The admin port remembers nothing of a connection, because few calls come there.
             None => Connection::new(self.access.clone(), None, None).credentials(authorization),
         };
-        Visitor { guard: self.clone(), credentials, peer: Peer::of(extensions) }
+        Visitor { guard: self.clone(), credentials, peer: origin.map(Origin::peer) }
     }
 }
 
@@ -166,8 +165,8 @@ impl Visitor {
     }
 
     /// Who the caller is, if that is known.
-    pub(super) fn identity(&self) -> Option<String> {
-        self.credentials.verdict().identity.ok().map(|identity| identity.name.clone())
+    pub(super) fn identity(&self) -> Option<Arc<str>> {
+        self.credentials.ask(|verdict| verdict.identity.as_ref().ok().map(|identity| identity.name.clone()))
     }
 
     fn note(&self, denied: &Denied, mode: AccessMode, need: Need, target: Target<'_>) {
@@ -201,7 +200,7 @@ impl Visitor {
             event: "denied",
             outcome,
             reason: Some(reason.text().to_owned()),
-            identity: self.identity(),
+            identity: self.identity().as_deref().map(str::to_owned),
             peer: self.peer.map(|peer| peer.to_string()),
             verb: if let Need::Verb(verb) = need { Some(verb.text()) } else { None },
             lock_name,
@@ -236,7 +235,7 @@ fn denial(verdict: &Verdict, need: Need, target: Target<'_>) -> Option<Denied> {
         }
         Target::Server => Forbidden::Server,
     };
-    let identity = identity.name.clone();
+    let identity = (*identity.name).into();
     Some(Denied::NotPermitted(Box::new(NotPermitted { identity, verb: verb.text(), on })))
 }
 

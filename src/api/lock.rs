@@ -7,7 +7,10 @@ use crate::{
     telemetry::metrics::OperationKind,
 };
 use fencepost_proto::v1::{self, lock_service_server::LockService};
-use std::{pin::Pin, sync::Arc};
+use std::{
+    pin::{Pin, pin},
+    sync::Arc,
+};
 use tokio::time::Instant;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
@@ -16,12 +19,17 @@ use tonic::{Request, Response, Status, Streaming};
 impl<S: Store> LockService for Api<S> {
     async fn acquire(&self, request: Request<v1::AcquireRequest>) -> Result<Response<v1::AcquireResponse>, Status> {
         let (caller, arrived) = (self.caller(&request), Instant::now());
-        let deadline = deadline(request.metadata().as_ref(), arrived);
+        let deadline = deadline(request.metadata().as_ref(), || arrived);
         let identity = caller.identity();
         let (name, call) = convert::acquire(request.into_inner(), identity, self.locks.limits(), arrived, deadline)?;
         let wait = call.wait;
-        let acquired = caller.while_permitted(wait, &name, self.locks.acquire(&name, call));
-        let answer = caller.dispatch(OperationKind::Acquire, Target::Lock(&name), acquired).await?;
+        let answer = caller
+            .dispatch(
+                OperationKind::Acquire,
+                Target::Lock(&name),
+                pin!(caller.while_permitted(wait, &name, pin!(self.locks.acquire(&name, call)))),
+            )
+            .await?;
         Ok(Response::new(reply::acquire(name, answer)))
     }
 
@@ -29,8 +37,9 @@ impl<S: Store> LockService for Api<S> {
         let caller = self.caller(&request);
         let request = request.into_inner();
         let (name, lease_id) = convert::lease(request.lock_name, &request.lease_id)?;
-        let outcome =
-            caller.dispatch(OperationKind::Release, Target::Lock(&name), self.locks.release(&name, lease_id)).await?;
+        let outcome = caller
+            .dispatch(OperationKind::Release, Target::Lock(&name), pin!(self.locks.release(&name, lease_id)))
+            .await?;
         Ok(Response::new(reply::release(outcome)))
     }
 
@@ -39,24 +48,31 @@ impl<S: Store> LockService for Api<S> {
         let request = request.into_inner();
         let ttl = convert::optional_ttl(request.ttl, self.locks.limits())?;
         let (name, lease_id) = convert::lease(request.lock_name, &request.lease_id)?;
-        let renewal = self.locks.renew(&name, lease_id, ttl, arrived);
-        let (outcome, held_for) = caller.dispatch(OperationKind::Renew, Target::Lock(&name), renewal).await?;
+        let (outcome, held_for) = caller
+            .dispatch(OperationKind::Renew, Target::Lock(&name), pin!(self.locks.renew(&name, lease_id, ttl, arrived)))
+            .await?;
         Ok(Response::new(reply::renew(outcome, held_for)))
     }
 
     async fn convert(&self, request: Request<v1::ConvertRequest>) -> Result<Response<v1::ConvertResponse>, Status> {
         let (caller, arrived) = (self.caller(&request), Instant::now());
         let (name, lease, to) = convert::conversion(request.into_inner())?;
-        let conversion = self.locks.convert(&name, lease, to, arrived);
-        let (answer, held_for) = caller.dispatch(OperationKind::Convert, Target::Lock(&name), conversion).await?;
+        let (answer, held_for) = caller
+            .dispatch(OperationKind::Convert, Target::Lock(&name), pin!(self.locks.convert(&name, lease, to, arrived)))
+            .await?;
         Ok(Response::new(reply::convert(answer, held_for)))
     }
 
     async fn describe(&self, request: Request<v1::DescribeRequest>) -> Result<Response<v1::DescribeResponse>, Status> {
         let caller = self.caller(&request);
         let (name, lease_id, description) = convert::description(request.into_inner())?;
-        let described = self.locks.describe(&name, lease_id, description);
-        let outcome = caller.dispatch(OperationKind::Describe, Target::Lock(&name), described).await?;
+        let outcome = caller
+            .dispatch(
+                OperationKind::Describe,
+                Target::Lock(&name),
+                pin!(self.locks.describe(&name, lease_id, description)),
+            )
+            .await?;
         Ok(Response::new(reply::describe(outcome)))
     }
 
@@ -88,7 +104,7 @@ impl<S: Store> LockService for Api<S> {
     async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
         let caller = self.caller(&request);
         let name = convert::name(request.into_inner().lock_name)?;
-        let view = caller.dispatch(OperationKind::Get, Target::Lock(&name), self.locks.view(&name, None)).await?;
+        let view = caller.dispatch(OperationKind::Get, Target::Lock(&name), pin!(self.locks.view(&name, None))).await?;
         Ok(Response::new(v1::GetResponse { lock: Some(shown::lock(name, view)) }))
     }
 
@@ -99,8 +115,13 @@ impl<S: Store> LockService for Api<S> {
         let limit = convert::page_size(request.page_size)?;
         let from = Some(request.page_token.as_str()).filter(|token| !token.is_empty());
         self.pages.next().await;
-        let listed = self.locks.list(&request.prefix, from, limit);
-        let page = caller.dispatch(OperationKind::List, Target::Prefix(&request.prefix), listed).await?;
+        let page = caller
+            .dispatch(
+                OperationKind::List,
+                Target::Prefix(&request.prefix),
+                pin!(self.locks.list(&request.prefix, from, limit)),
+            )
+            .await?;
         Ok(Response::new(v1::ListResponse {
             locks: page.locks.into_iter().map(|(name, view)| shown::lock(name, view)).collect(),
             next_page_token: page.next.unwrap_or_default(),
@@ -113,14 +134,19 @@ impl<S: Store> LockService for Api<S> {
         let caller = self.caller(&request);
         let prefix = request.into_inner().prefix;
         convert::prefix(&prefix)?;
-        let watched = async { Ok((caller.watches()?, self.locks.watch(prefix.clone()).await?)) };
-        let (in_use, watching) = caller.dispatch(OperationKind::Watch, Target::Prefix(&prefix), watched).await?;
+        let (in_use, watching) = caller
+            .dispatch(
+                OperationKind::Watch,
+                Target::Prefix(&prefix),
+                pin!(async { Ok((caller.watches()?, self.locks.watch(prefix.clone()).await?)) }),
+            )
+            .await?;
         // Dropped with the response, the watch ends.
         Ok(Response::new(Box::pin(async_stream::stream! {
             let _in_use = in_use;
             let started = v1::watch_response::Kind::Started;
             yield Ok(v1::WatchResponse { kind: started.into(), ..v1::WatchResponse::default() });
-            let mut stopped = std::pin::pin!(caller.stopped(OperationKind::Watch, Target::Prefix(&prefix)));
+            let mut stopped = pin!(caller.stopped(OperationKind::Watch, Target::Prefix(&prefix)));
             let ended = loop {
                 let next = tokio::select! {
                     biased;
@@ -141,12 +167,17 @@ impl<S: Store> LockService for Api<S> {
     async fn observe(&self, request: Request<v1::ObserveRequest>) -> Result<Response<Self::ObserveStream>, Status> {
         let caller = self.caller(&request);
         let name = convert::name(request.into_inner().lock_name)?;
-        let observed = async { Ok((caller.watches()?, self.locks.observe(&name).await?)) };
-        let (in_use, mut observing) = caller.dispatch(OperationKind::Observe, Target::Lock(&name), observed).await?;
+        let (in_use, mut observing) = caller
+            .dispatch(
+                OperationKind::Observe,
+                Target::Lock(&name),
+                pin!(async { Ok((caller.watches()?, self.locks.observe(&name).await?)) }),
+            )
+            .await?;
         // Dropped with the response, the observer ends.
         Ok(Response::new(Box::pin(async_stream::stream! {
             let _in_use = in_use;
-            let mut stopped = std::pin::pin!(caller.stopped(OperationKind::Observe, Target::Lock(&name)));
+            let mut stopped = pin!(caller.stopped(OperationKind::Observe, Target::Lock(&name)));
             let ended = loop {
                 let next = tokio::select! {
                     biased;
@@ -168,8 +199,9 @@ impl<S: Store> LockService for Api<S> {
     ) -> Result<Response<v1::ListWaitersResponse>, Status> {
         let caller = self.caller(&request);
         let (name, after, max) = convert::list_waiters(request.into_inner())?;
-        let listed = self.locks.list_waiters(&name, after, max);
-        let view = caller.dispatch(OperationKind::ListWaiters, Target::Lock(&name), listed).await?;
+        let view = caller
+            .dispatch(OperationKind::ListWaiters, Target::Lock(&name), pin!(self.locks.list_waiters(&name, after, max)))
+            .await?;
         Ok(Response::new(shown::waiters(name, view)))
     }
 
@@ -179,8 +211,9 @@ impl<S: Store> LockService for Api<S> {
     ) -> Result<Response<v1::CheckTokenResponse>, Status> {
         let caller = self.caller(&request);
         let (name, token) = convert::check_token(request.into_inner())?;
-        let viewed = self.locks.view(&name, Some(token));
-        let view = caller.dispatch(OperationKind::CheckToken, Target::Lock(&name), viewed).await?;
+        let view = caller
+            .dispatch(OperationKind::CheckToken, Target::Lock(&name), pin!(self.locks.view(&name, Some(token))))
+            .await?;
         Ok(Response::new(reply::check_token(view.token_status(token), view.newest_token)))
     }
 }
@@ -192,10 +225,15 @@ impl<S: Store> Api<S> {
         caller: &Caller,
         kind: OperationKind,
     ) -> Result<Option<Arc<dyn Permission>>, LocksError> {
-        let opened = async {
-            self.locks.check_draining()?;
-            caller.opens_stream()
-        };
-        caller.dispatch(kind, Target::Server, opened).await
+        caller
+            .dispatch(
+                kind,
+                Target::Server,
+                pin!(async {
+                    self.locks.check_draining()?;
+                    caller.opens_stream()
+                }),
+            )
+            .await
     }
 }

@@ -35,7 +35,7 @@ use crate::{
 };
 use dispatch::Caller;
 use pages::PageTurns;
-use peer::Peer;
+use peer::Origin;
 use std::{sync::Arc, time::Duration};
 
 const LOCK_SERVICE: &str = "fencepost.v1.LockService";
@@ -104,9 +104,9 @@ impl<S> Api<S> {
 
     fn caller<T>(&self, request: &tonic::Request<T>) -> Caller {
         let (metrics, traces, faults) = (self.metrics.clone(), self.traces.clone(), self.faults.clone());
-        let visitor = self.guard.as_ref();
-        let visitor = visitor.map(|guard| guard.visitor(request.metadata().as_ref(), request.extensions()));
-        Caller { peer: Peer::of(request.extensions()), metrics, traces, faults, visitor }
+        let origin = Origin::of(request.extensions());
+        let visitor = self.guard.as_ref().map(|guard| guard.visitor(request.metadata().as_ref(), origin));
+        Caller { peer: origin.map(Origin::peer), metrics, traces, faults, visitor }
     }
 
     /// The answer that begins a stream. Clients keep their leases on it, and move them to other servers: see

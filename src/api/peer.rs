@@ -22,6 +22,11 @@ impl Origin {
         Arc::new(Self { peer, shown })
     }
 
+    /// Whom the connection is from.
+    pub(super) fn peer(&self) -> Peer {
+        self.peer
+    }
+
     /// That of a request, if it came over a connection.
     pub(super) fn of(extensions: &Extensions) -> Option<&Self> {
         extensions.get::<Arc<Self>>().map(|origin| &**origin)
@@ -40,7 +45,7 @@ pub enum Peer {
 impl Peer {
     /// That of a request, if it came over a connection.
     pub fn of(extensions: &Extensions) -> Option<Self> {
-        Origin::of(extensions).map(|origin| origin.peer)
+        Origin::of(extensions).map(Origin::peer)
     }
 
     /// The IP address; an IPv4 address also on an IPv6 socket.

@@ -2,7 +2,7 @@
 
 use super::{
     shown::{delay, holder_count, holders, semaphore},
-    values::{count, duration, fate, identity, mode, number, previous_end, slot},
+    values::{count, duration, fate, id, identity, mode, number, previous_end, slot},
 };
 use crate::{
     config::duration::as_written,
@@ -33,8 +33,8 @@ pub(super) fn acquire(name: LockName, answer: AcquireAnswer) -> v1::AcquireRespo
                 outcome: Outcome::Acquired.into(),
                 lease: Some(v1::Lease {
                     lock_name: name.into_string(),
-                    lease_id: grant.lease_id.0.to_string(),
-                    grant_id: grant.grant_id.0.to_string(),
+                    lease_id: id(grant.lease_id.0),
+                    grant_id: id(grant.grant_id.0),
                     fencing_token: grant.token.get(),
                     ttl: Some(duration(grant.left)),
                     mode: mode(grant.mode).into(),
@@ -186,7 +186,7 @@ pub(super) fn watch(item: WatchItem) -> v1::WatchResponse {
                 kind: kind.into(),
                 lock_name: event.name.into_string(),
                 holder: event.holder,
-                grant_id: event.grant_id.0.to_string(),
+                grant_id: id(event.grant_id.0),
                 fencing_token: event.token.get(),
                 reason,
                 missed: 0,

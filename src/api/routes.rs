@@ -1,6 +1,6 @@
 //! The services of a port, and how a call finds its own.
 
-use super::{ADMIN_SERVICE, Api, Guard, HEALTH_SERVICE, LOCK_SERVICE};
+use super::{ADMIN_SERVICE, Api, Guard, HEALTH_SERVICE, LOCK_SERVICE, peer::Origin};
 use crate::{domain::limits::REQUEST_BYTES_MAX, store::Store};
 use fencepost_proto::v1::{
     DESCRIPTORS, admin_service_server::AdminServiceServer, lock_service_server::LockServiceServer,
@@ -98,7 +98,7 @@ fn add_reflection(routes: &mut RoutesBuilder, services: &[&str], guard: Option<&
     let guard = guard.cloned();
     let known = move |request: Request<()>| {
         if let Some(guard) = &guard {
-            guard.visitor(request.metadata().as_ref(), request.extensions()).is_known()?;
+            guard.visitor(request.metadata().as_ref(), Origin::of(request.extensions())).is_known()?;
         }
         Ok::<_, Status>(request)
     };

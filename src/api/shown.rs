@@ -1,6 +1,6 @@
 //! A lock in messages: who holds it, who waits, and why nobody has it.
 
-use super::values::{count, duration, identity, mode, number, previous_end, slot};
+use super::values::{count, duration, id, identity, mode, number, previous_end, slot};
 use crate::domain::{
     ids::RequestId,
     mode::PermitLimit,
@@ -91,7 +91,7 @@ fn holder(view: HolderView, mode: v1::LockMode) -> v1::LockHolder {
     let extra = view.extra.map(|extra| *extra).unwrap_or_default();
     v1::LockHolder {
         holder: view.holder.into_string(),
-        grant_id: view.grant_id.0.to_string(),
+        grant_id: id(view.grant_id.0),
         fencing_token: view.token.get(),
         ttl: Some(duration(view.ttl)),
         expires_in: Some(duration(view.left)),

@@ -3,12 +3,18 @@
 use crate::domain::{lease::LeaseEnd, mode::ModeName, name::Identity, outcome::Fate, token::FencingToken};
 use fencepost_proto::v1;
 use std::{num::NonZeroU32, time::Duration};
+use uuid::Uuid;
 
 pub(super) fn duration(span: Duration) -> prost_types::Duration {
     prost_types::Duration {
         seconds: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
         nanos: i32::try_from(span.subsec_nanos()).unwrap_or(0),
     }
+}
+
+/// An id as text. Its `Display` writes the same through a formatter, at twice the cost.
+pub(super) fn id(id: Uuid) -> String {
+    id.hyphenated().encode_lower(&mut Uuid::encode_buffer()).to_owned()
 }
 
 pub(super) fn identity(identity: Option<&Identity>) -> String {

@@ -2,7 +2,7 @@
 
 use super::LocksError;
 use crate::{domain::name::LockName, telemetry::metrics::OperationKind};
-use std::time::Duration;
+use std::{pin::Pin, time::Duration};
 
 /// What an operation is about.
 #[derive(Clone, Copy, Debug)]
@@ -27,12 +27,13 @@ impl<'a> Target<'a> {
 
 /// The API's one way in. A session passes each of its operations through it, as the API does with each unary call.
 pub trait Dispatch: Clone + Send + Sync + 'static {
-    /// Carries out the work of an operation, unless its caller may not do that. Dropped, it drops the work.
+    /// Carries out the work of an operation, unless its caller may not do that. The work stays where its caller pinned
+    /// it: a move of its future is a copy of a kilobyte.
     fn dispatch<T: Send>(
         &self,
         operation: OperationKind,
         target: Target<'_>,
-        work: impl Future<Output = Result<T, LocksError>> + Send,
+        work: Pin<&mut (impl Future<Output = Result<T, LocksError>> + Send)>,
     ) -> impl Future<Output = Result<T, LocksError>> + Send;
 
     /// An acquire that may wait for so long, and that ends when its caller may not acquire the lock any more. It is
@@ -41,7 +42,7 @@ pub trait Dispatch: Clone + Send + Sync + 'static {
         &self,
         wait: Duration,
         name: &LockName,
-        work: impl Future<Output = Result<T, LocksError>> + Send,
+        work: Pin<&mut (impl Future<Output = Result<T, LocksError>> + Send)>,
     ) -> impl Future<Output = Result<T, LocksError>> + Send;
 }
 
@@ -59,21 +60,21 @@ pub trait Permission: Send + Sync {
 
 /// No API: the work is carried out as it is.
 impl Dispatch for () {
-    fn dispatch<T: Send>(
+    async fn dispatch<T: Send>(
         &self,
         _: OperationKind,
         _: Target<'_>,
-        work: impl Future<Output = Result<T, LocksError>> + Send,
-    ) -> impl Future<Output = Result<T, LocksError>> + Send {
-        work
+        work: Pin<&mut (impl Future<Output = Result<T, LocksError>> + Send)>,
+    ) -> Result<T, LocksError> {
+        work.await
     }
 
-    fn while_permitted<T: Send>(
+    async fn while_permitted<T: Send>(
         &self,
         _: Duration,
         _: &LockName,
-        work: impl Future<Output = Result<T, LocksError>> + Send,
-    ) -> impl Future<Output = Result<T, LocksError>> + Send {
-        work
+        work: Pin<&mut (impl Future<Output = Result<T, LocksError>> + Send)>,
+    ) -> Result<T, LocksError> {
+        work.await
     }
 }

@@ -254,7 +254,15 @@ impl Lock {
         let offer = self.offer.map(|offer| offer.until);
         let delay = self.delay.as_ref().map(|delay| delay.until());
         let shares = self.next_due_of_shares();
-        [lease, offer, delay, queue, self.ended.next_due(), tombstones, shares].into_iter().flatten().min()
+        // Each turn asks. One `min` of an iterator over all would cost three times as much.
+        let earlier = |one: Option<StoreTime>, other: Option<StoreTime>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        earlier(
+            earlier(earlier(lease, offer), earlier(delay, queue)),
+            earlier(earlier(self.ended.next_due(), tombstones), shares),
+        )
     }
 
     /// Checks the invariants that hold between turns.

@@ -40,6 +40,8 @@ where
         let mut keeping = Keeping::<S, ToClient>::open(&locks, StreamKind::KeepAlive, permission);
         let mut due = keeping.next_due();
         let mut timer = pin!(sleep_until(due));
+        // Made once: in each turn, a new one costs as much as the rest of it.
+        let (mut gone, mut draining) = (pin!(locks.going.gone.cancelled()), pin!(locks.going.draining.cancelled()));
         // `heard`: the last event was a message. Renewals come next, so that a flood of messages costs no lease.
         let (mut drain_sent, mut heard) = (false, false);
         loop {
@@ -52,10 +54,10 @@ where
             }
             let event = tokio::select! {
                 biased;
-                () = locks.going.gone.cancelled() => Event::Gone,
+                () = &mut gone => Event::Gone,
                 () = &mut timer => Event::TimerDue,
                 () = keeping.inbox().ready() => Event::Notice,
-                () = locks.going.draining.cancelled(), if !drain_sent => Event::Draining,
+                () = &mut draining, if !drain_sent => Event::Draining,
                 () = ready(()), if heard && keeping.is_renewing() => Event::Renewing,
                 message = inbound.next() => Event::Message(message),
                 () = ready(()), if keeping.is_renewing() => Event::Renewing,

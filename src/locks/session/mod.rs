@@ -22,7 +22,7 @@ use crate::{
 use driver::Driven;
 use futures_util::StreamExt;
 use operations::{Begun, Session};
-use std::{sync::Arc, task::Poll, time::Duration};
+use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
 use tokio::time::Instant;
 use tokio_stream::Stream;
 use turn::UnderWay;
@@ -157,12 +157,14 @@ where
     E: Send + 'static,
 {
     async_stream::stream! {
-        let mut inbound = std::pin::pin!(inbound.fuse());
+        let mut inbound = pin!(inbound.fuse());
         let mut session = Session::open(locks.clone(), client.clone(), permission);
         let mut under_way = UnderWay::default();
         let mut run = |begun: Begun| Box::pin(begun.run(locks.clone(), dispatch.clone()));
-        let mut timer = std::pin::pin!(tokio::time::sleep_until(session.next_due()));
+        let mut timer = pin!(tokio::time::sleep_until(session.next_due()));
         let mut due = session.next_due();
+        // Made once: in each turn, a new one costs as much as the rest of it.
+        let (mut gone, mut draining) = (pin!(locks.going.gone.cancelled()), pin!(locks.going.draining.cancelled()));
         // `heard`: the last event was a message. Renewals come next, so that a flood of messages costs no lease.
         let (mut drain_sent, mut heard) = (false, false);
         loop {
@@ -177,11 +179,11 @@ where
             let stalled = client.is_stalled();
             let event = tokio::select! {
                 biased;
-                () = locks.going.gone.cancelled() => Event::Gone,
+                () = &mut gone => Event::Gone,
                 () = changed(&client, stalled) => Event::OtherDriver,
                 () = &mut timer, if !stalled => Event::TimerDue,
                 () = session.keeping.inbox().ready() => Event::Notice,
-                () = locks.going.draining.cancelled(), if !drain_sent => Event::Draining,
+                () = &mut draining, if !drain_sent => Event::Draining,
                 () = std::future::ready(()), if heard && session.keeping.is_renewing() => Event::Renewing,
                 done = under_way.next_done(&session.positions) => Event::Done(done),
                 message = inbound.next(), if !stalled => Event::Message(message),

@@ -19,7 +19,7 @@ use crate::{
     telemetry::metrics::{OperationKind, StreamKind},
 };
 use hashbrown::HashMap;
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// An operation in flight.
@@ -72,18 +72,29 @@ impl Begun {
         let outcome = match task {
             Task::Acquire(name, call) => {
                 let ids = call.call;
-                let acquired = dispatch.while_permitted(call.wait, &name, locks.acquire(&name, call));
-                let answer = dispatch.dispatch(OperationKind::Acquire, Target::Lock(&name), acquired).await;
+                let answer = dispatch
+                    .dispatch(
+                        OperationKind::Acquire,
+                        Target::Lock(&name),
+                        pin!(dispatch.while_permitted(call.wait, &name, pin!(locks.acquire(&name, call)))),
+                    )
+                    .await;
                 Outcome::Acquire(name, ids, answer)
             }
-            Task::Release(name, lease_id) => {
-                let release = locks.release(&name, lease_id);
-                Outcome::Release(dispatch.dispatch(OperationKind::Release, Target::Lock(&name), release).await)
-            }
-            Task::Renew(name, lease_id, ttl, arrived) => {
-                let renewal = locks.renew(&name, lease_id, ttl, arrived);
-                Outcome::Renew(dispatch.dispatch(OperationKind::Renew, Target::Lock(&name), renewal).await)
-            }
+            Task::Release(name, lease_id) => Outcome::Release(
+                dispatch
+                    .dispatch(OperationKind::Release, Target::Lock(&name), pin!(locks.release(&name, lease_id)))
+                    .await,
+            ),
+            Task::Renew(name, lease_id, ttl, arrived) => Outcome::Renew(
+                dispatch
+                    .dispatch(
+                        OperationKind::Renew,
+                        Target::Lock(&name),
+                        pin!(locks.renew(&name, lease_id, ttl, arrived)),
+                    )
+                    .await,
+            ),
         };
         Done(operation, outcome)
     }

@@ -44,7 +44,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let over = api::deadline(request.headers(), Instant::now()).map(sleep_until);
+        let over = api::deadline(request.headers(), Instant::now).map(sleep_until);
         UntilDeadline { call: self.inner.call(request), over }
     }
 }
