@@ -3,7 +3,10 @@
 //! All processes of a run are on one host and use its `CLOCK_MONOTONIC` ([`Nanos`]), so their times are comparable. An
 //! unknown outcome is [`AcquireEnd::Unknown`], never a failure.
 
-use crate::nodes::{Kept, Voting};
+use crate::{
+    nodes::{Kept, Voting},
+    steps::StoreStep,
+};
 use serde::{Deserialize, Serialize};
 
 /// `CLOCK_MONOTONIC` of the host, in nanoseconds.
@@ -303,35 +306,6 @@ pub struct Revoked {
     pub ret: Nanos,
     /// Whether it is known to be applied.
     pub certain: bool,
-}
-
-/// One step of a holder on the protected stores. Each write goes to both: the fenced store, and the control, which
-/// ignores tokens. Recorded by the stores, in the order in which they processed it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StoreStep {
-    /// The client.
-    pub client: u32,
-    /// The lock's name.
-    pub lock: String,
-    /// The token of the request.
-    pub token: u64,
-    /// The grant id of the request.
-    pub grant: String,
-    /// When the stores processed it.
-    pub at: Nanos,
-    /// The number of the step, in the order of the stores.
-    pub seq: u64,
-    /// Whether it is a write, of the value read + 1, or a read. A read also raises the fence, so that the value read
-    /// stays current while its reader may write.
-    pub write: bool,
-    /// The highest token that the fenced store had seen before.
-    pub highest: u64,
-    /// Whether the fenced store accepted it.
-    pub accepted: bool,
-    /// The fenced store's number after it.
-    pub fenced: u64,
-    /// The control's number after it.
-    pub control: u64,
 }
 
 /// An injected fault.

@@ -5,5 +5,6 @@ pub mod checks;
 pub mod history;
 pub mod nodes;
 pub mod report;
+pub mod steps;
 pub mod totals;
 pub mod verdict;

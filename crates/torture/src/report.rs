@@ -42,6 +42,12 @@ fn counted(page: &mut String, counts: &Counts) -> fmt::Result {
     writeln!(page, "operations  {:>12}, of which {} with an unknown outcome", counts.operations, counts.unknown)?;
     writeln!(page, "grants      {:>12}, of which {} overtook an earlier request", counts.grants, counts.inversions)?;
     writeln!(page, "steps       {:>12}, of which the fenced store rejected {}", counts.steps, counts.rejected)?;
+    let Counts { raises, checks, readers_rejected, .. } = counts;
+    writeln!(
+        page,
+        "  of readers{:>12}, of which it rejected {readers_rejected}: {raises} raises, {checks} checks",
+        raises + checks
+    )?;
     let all: u64 = counts.faults.values().sum();
     writeln!(page, "faults      {all:>12}")?;
     counts.faults.iter().try_for_each(|(kind, count)| writeln!(page, "  {kind:<26} {count:>8}"))
@@ -103,6 +109,8 @@ mod tests {
         for line in [
             "2 histories of 30 s in all: standalone 2",
             "operations          2000, of which 0 with",
+            "steps                800, of which the fenced store rejected 100",
+            "  of readers         200, of which it rejected 16: 60 raises, 140 checks",
             "  sigkill-redis                     4",
             "C3  exclusion by lease                      0   restore 2",
             "C5  no lost waiter                          1",

@@ -2,11 +2,13 @@
 //! (docs/fencing.md), and once without, as a control that shows the effect of the fence. Each step is recorded in the
 //! order of processing.
 //!
-//! A read raises the fence, so that the value read stays current while its reader may write.
+//! The fence has the two marks of docs/guards.md. A read of a writer raises its mark, so that the value read stays
+//! current while it may write. A reader raises the other mark once, and checks with each of its reads that no later
+//! writer has come.
 
 use crate::clock;
 use anyhow::Result;
-use fencepost_torture::history::StoreStep;
+use fencepost_torture::steps::{StepKind, StoreStep};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
@@ -26,8 +28,28 @@ pub(crate) struct StoreRequest {
     pub(crate) lock: String,
     pub(crate) token: u64,
     pub(crate) grant: String,
-    /// The new values of the fenced store and of the control; `None` for a read.
-    pub(crate) write: Option<(u64, u64)>,
+    pub(crate) step: RequestedStep,
+}
+
+/// What it asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum RequestedStep {
+    Read,
+    /// Of these values to the fenced store and to the control.
+    Write(u64, u64),
+    Raise,
+    Check,
+}
+
+impl RequestedStep {
+    fn kind(self) -> StepKind {
+        match self {
+            Self::Read => StepKind::Read,
+            Self::Write(..) => StepKind::Write,
+            Self::Raise => StepKind::Raise,
+            Self::Check => StepKind::Check,
+        }
+    }
 }
 
 /// The answer of the stores.
@@ -35,7 +57,7 @@ pub(crate) struct StoreRequest {
 pub(crate) struct StoreResponse {
     /// Whether the fenced store accepted the request.
     pub(crate) accepted: bool,
-    /// The highest token before this request.
+    /// The highest token of a writer or a reader before this request.
     pub(crate) highest: u64,
     pub(crate) fenced: u64,
     pub(crate) control: u64,
@@ -43,10 +65,40 @@ pub(crate) struct StoreResponse {
 
 #[derive(Default)]
 struct Entry {
-    highest: u64,
-    grant: String,
+    fence: Fence,
     fenced: u64,
     control: u64,
+}
+
+/// The marks of docs/guards.md.
+#[derive(Default)]
+struct Fence {
+    /// The highest token of a writer, and its grant.
+    writer: u64,
+    grant: String,
+    /// The highest token of a reader.
+    shared: u64,
+}
+
+impl Fence {
+    /// Whether it accepts the step of this holder. If so, its mark is raised.
+    fn accept(&mut self, kind: StepKind, token: u64, grant: &str) -> bool {
+        let no_writer_since = token > self.writer || (token == self.writer && grant == self.grant);
+        let accepted = match kind {
+            StepKind::Read | StepKind::Write => no_writer_since && token > self.shared,
+            StepKind::Raise => no_writer_since,
+            StepKind::Check => no_writer_since && token <= self.shared,
+        };
+        match kind {
+            StepKind::Read | StepKind::Write if accepted => {
+                self.writer = token;
+                grant.clone_into(&mut self.grant);
+            }
+            StepKind::Raise if accepted => self.shared = self.shared.max(token),
+            _ => {}
+        }
+        accepted
+    }
 }
 
 /// Totals of one lock's stores.
@@ -67,22 +119,19 @@ struct Inner {
 impl Inner {
     fn take(&mut self, request: StoreRequest) -> StoreResponse {
         let entry = self.entries.entry(request.lock.clone()).or_default();
-        let highest = entry.highest;
-        let accepted = request.token > highest || (request.token == highest && request.grant == entry.grant);
-        if accepted {
-            entry.highest = request.token;
-            entry.grant.clone_from(&request.grant);
-        }
-        if let Some((fenced, control)) = request.write {
+        let (kind, writer, shared) = (request.step.kind(), entry.fence.writer, entry.fence.shared);
+        let accepted = entry.fence.accept(kind, request.token, &request.grant);
+        if let RequestedStep::Write(fenced, control) = request.step {
             entry.control = control;
             if accepted {
                 entry.fenced = fenced;
             }
         }
-        let (fenced, control, write) = (entry.fenced, entry.control, request.write.is_some());
-        let StoreRequest { client, lock, token, grant, .. } = request;
+        let (fenced, control, highest) = (entry.fenced, entry.control, writer.max(shared));
+        let StoreRequest { client, lock, token, grant, step: _ } = request;
         let (at, seq) = (clock::now(), u64::try_from(self.steps.len()).unwrap_or(u64::MAX));
-        self.steps.push(StoreStep { client, lock, token, grant, at, seq, write, highest, accepted, fenced, control });
+        let step = StoreStep { client, lock, token, grant, at, seq, kind, writer, shared, accepted, fenced, control };
+        self.steps.push(step);
         StoreResponse { accepted, highest, fenced, control }
     }
 }
@@ -121,7 +170,7 @@ impl Stores {
     pub(crate) fn totals(&self) -> HashMap<String, LockTotals> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all: HashMap<String, LockTotals> = HashMap::new();
-        for step in inner.steps.iter().filter(|step| step.write) {
+        for step in inner.steps.iter().filter(|step| step.is_write()) {
             let totals = all.entry(step.lock.clone()).or_default();
             totals.writes_all += 1;
             totals.writes_accepted += u64::from(step.accepted);
@@ -152,19 +201,48 @@ async fn serve(stream: UnixStream, inner: Arc<Mutex<Inner>>) {
 mod tests {
     use super::*;
 
-    fn request(token: u64, grant: &str, write: Option<(u64, u64)>) -> StoreRequest {
-        StoreRequest { client: 1, lock: "a".into(), token, grant: grant.into(), write }
+    use RequestedStep::{Check, Raise, Read, Write};
+
+    fn request(token: u64, grant: &str, step: RequestedStep) -> StoreRequest {
+        StoreRequest { client: 1, lock: "a".into(), token, grant: grant.into(), step }
     }
 
     #[test]
     fn the_fence_refuses_what_the_control_takes() {
         let mut stores = Inner::default();
-        let old = stores.take(request(1, "x", None));
-        let new = stores.take(request(2, "y", None));
-        assert!(stores.take(request(2, "y", Some((new.fenced + 1, new.control + 1)))).accepted);
-        let late = stores.take(request(1, "x", Some((old.fenced + 1, old.control + 1))));
+        let old = stores.take(request(1, "x", Read));
+        let new = stores.take(request(2, "y", Read));
+        assert!(stores.take(request(2, "y", Write(new.fenced + 1, new.control + 1))).accepted);
+        let late = stores.take(request(1, "x", Write(old.fenced + 1, old.control + 1)));
         assert!(!late.accepted && late.highest == 2);
-        assert!(!stores.take(request(2, "z", None)).accepted, "an equal token of another grant");
+        assert!(!stores.take(request(2, "z", Read)).accepted, "an equal token of another grant");
         assert_eq!((late.fenced, late.control), (1, 1), "the control lost one of two");
+    }
+
+    #[test]
+    fn a_reader_shuts_out_earlier_writers_and_later_ones_shut_out_readers() {
+        let mut stores = Inner::default();
+        let mut accepts = |token, grant: &str, step| stores.take(request(token, grant, step)).accepted;
+        assert!(accepts(1, "w", Read) && !accepts(3, "r", Check), "a check before the raise");
+        assert!(accepts(3, "r", Raise) && accepts(3, "r", Check));
+        assert!(!accepts(1, "w", Write(1, 1)), "the late write of an earlier writer");
+        assert!(accepts(2, "q", Raise) && accepts(2, "q", Check), "an earlier reader is not in the way");
+        assert!(accepts(3, "r", Check), "it lowers no mark");
+        assert!(accepts(4, "v", Write(1, 1)));
+        assert!(!accepts(3, "r", Check) && !accepts(3, "r", Raise), "the late steps of an earlier reader");
+        assert!(!accepts(4, "u", Raise), "an equal token of another grant");
+        assert!(accepts(4, "v", Raise) && accepts(4, "v", Check), "a lock that was downgraded");
+        assert!(!accepts(4, "v", Write(2, 2)), "its own late write from before");
+        assert!(accepts(5, "v", Write(2, 2)), "upgraded, it has another token");
+    }
+
+    #[test]
+    fn a_refusal_tells_the_highest_token_of_both_marks() {
+        let mut stores = Inner::default();
+        stores.take(request(1, "w", Read));
+        stores.take(request(3, "r", Raise));
+        assert_eq!(stores.take(request(1, "w", Write(1, 1))).highest, 3);
+        stores.take(request(4, "v", Read));
+        assert_eq!(stores.take(request(3, "r", Check)).highest, 4);
     }
 }

@@ -115,6 +115,9 @@ impl Counts {
         self.grants += other.grants;
         self.steps += other.steps;
         self.rejected += other.rejected;
+        self.raises += other.raises;
+        self.checks += other.checks;
+        self.readers_rejected += other.readers_rejected;
         add_each(&mut self.faults, &other.faults);
         self.inversions += other.inversions;
         self.fenced += other.fenced;
@@ -139,6 +142,7 @@ pub(crate) mod tests {
         let control = Writes { taken: 200, lost: 25 };
         let counts = Counts { operations: 1_000, faults, control, inversions: 1, ..Counts::default() };
         let counts = Counts { fenced: Writes { taken: 150, lost: 0 }, steps: 400, rejected: 50, ..counts };
+        let counts = Counts { raises: 30, checks: 70, readers_rejected: 8, ..counts };
         let violation = |check, excuse: Option<&str>| Violation {
             check,
             lock: Some("lock-1".into()),
@@ -163,6 +167,7 @@ pub(crate) mod tests {
         two().iter().for_each(|one| totals.add(one));
         assert_eq!((totals.histories, totals.lasted, totals.violation_count()), (2, 30_000_000_000, 1));
         assert_eq!(totals.counts.faults["sigkill-redis"], 4);
+        assert_eq!((totals.counts.raises, totals.counts.checks, totals.counts.readers_rejected), (60, 140, 16));
         assert_eq!((totals.counts.control, totals.counts.operations), (Writes { taken: 400, lost: 50 }, 2_000));
         assert!((totals.counts.control.lost_percent() - 12.5).abs() < 1e-9);
         assert_eq!((totals.violations[&Check::C5], totals.violations[&Check::C1]), (1, 0));

@@ -148,8 +148,14 @@ pub struct Counts {
     pub grants: u64,
     /// Steps of the stores.
     pub steps: u64,
-    /// Steps that the fenced store rejected: each would have done harm.
+    /// Steps that the fenced store rejected.
     pub rejected: u64,
+    /// Raises and checks of readers among the steps, and how many of both it rejected.
+    pub raises: u64,
+    /// See `raises`.
+    pub checks: u64,
+    /// See `raises`.
+    pub readers_rejected: u64,
     /// Faults, by kind.
     pub faults: BTreeMap<String, u64>,
     /// Grants that overtook an earlier request; only some of them are violations.

@@ -4,9 +4,10 @@ use super::{check, index::SECOND};
 use crate::{
     history::{
         Acquire, AcquireEnd, Bounds, Convert, ConvertEnd, Fault, Final, Grant, Guarantees, Leftovers, Lost, Nanos,
-        Record, Release, ReleaseEnd, Renewed, Revoked, Run, StoreStep,
+        Record, Release, ReleaseEnd, Renewed, Revoked, Run,
     },
     nodes::{Kept, Voting},
+    steps::{StepKind, StoreStep},
     verdict::{Check, Verdict},
 };
 
@@ -247,34 +248,48 @@ impl HistoryBuilder {
         self.and(Record::Voting(Voting { fault: fault.to_owned(), healed, at, missing }))
     }
 
-    /// A step as correct stores would record it: `accepted` and the numbers are computed.
+    /// The write or the read of a writer.
     pub(crate) fn step(self, client: u32, n: u64, at: u64, write: bool) -> Self {
+        self.step_of(client, n, at, if write { StepKind::Write } else { StepKind::Read })
+    }
+
+    /// The first step of a reader.
+    pub(crate) fn raise(self, client: u32, n: u64, at: u64) -> Self {
+        self.step_of(client, n, at, StepKind::Raise)
+    }
+
+    /// Another step of a reader.
+    pub(crate) fn check(self, client: u32, n: u64, at: u64) -> Self {
+        self.step_of(client, n, at, StepKind::Check)
+    }
+
+    /// A step as correct stores would record it: `accepted` and the numbers are computed.
+    fn step_of(self, client: u32, n: u64, at: u64, kind: StepKind) -> Self {
         let steps = || {
             self.records.iter().rev().filter_map(|record| match record {
                 Record::Store(step) if step.lock == self.lock => Some(step),
                 _ => None,
             })
         };
-        let (token, grant) = (token(n), format!("g{n}"));
-        let raised = steps().find(|step| step.accepted);
-        let (highest, of) = raised.map_or((0, String::new()), |step| (step.token, step.grant.clone()));
-        let accepted = token > highest || (token == highest && grant == of);
+        let (token, grant, lock) = (token(n), format!("g{n}"), self.lock.clone());
+        let written = steps().find(|step| step.accepted && !step.kind.is_of_reader());
+        let (writer, of) = written.map_or((0, ""), |step| (step.token, &step.grant));
+        let raises = steps().filter(|step| step.accepted && step.kind == StepKind::Raise);
+        let shared = raises.map(|step| step.token).max().unwrap_or(0);
+        let fits_readers = match kind {
+            StepKind::Read | StepKind::Write => token > shared,
+            StepKind::Raise => true,
+            StepKind::Check => token <= shared,
+        };
+        let accepted = fits_readers && (token > writer || (token == writer && grant == of));
         let last = steps().next();
         let (seq, fenced, control) = last.map_or((0, 0, 0), |step| (step.seq + 1, step.fenced, step.control));
-        let read = steps().find(|step| step.token == token).map_or(control, |step| step.control);
-        let step = StoreStep {
-            client,
-            lock: self.lock.clone(),
-            token,
-            grant,
-            at: self.ms(at),
-            seq,
-            write,
-            highest,
-            accepted,
-            fenced: fenced + u64::from(write && accepted),
-            control: if write { read + 1 } else { control },
-        };
+        let read = steps().find(|step| step.token == token && !step.kind.is_of_reader());
+        let read = read.map_or(control, |step| step.control);
+        let is_write = kind == StepKind::Write;
+        let fenced = fenced + u64::from(is_write && accepted);
+        let (at, control) = (self.ms(at), if is_write { read + 1 } else { control });
+        let step = StoreStep { client, lock, token, grant, at, seq, kind, writer, shared, accepted, fenced, control };
         self.and(Record::Store(step))
     }
 
@@ -301,8 +316,8 @@ impl HistoryBuilder {
                 Record::Acquire(one) => _ = locks.entry(one.lock.clone()).or_insert_with(|| end(&one.lock)),
                 Record::Store(step) => {
                     let end = locks.entry(step.lock.clone()).or_insert_with(|| end(&step.lock));
-                    end.writes_all += u64::from(step.write);
-                    end.writes_accepted += u64::from(step.write && step.accepted);
+                    end.writes_all += u64::from(step.is_write());
+                    end.writes_accepted += u64::from(step.is_write() && step.accepted);
                     (end.fenced, end.control) = (step.fenced, step.control);
                 }
                 Record::Final(end) => _ = locks.insert(end.lock.clone(), end.clone()),

@@ -1,12 +1,16 @@
-//! C4: the fenced store, recomputed from its steps: accepted tokens rise, an equal token belongs to the same grant, no
-//! write of a superseded holder is accepted, no write of the newest holder is rejected, and all numbers are as
-//! expected. Under all faults: this is the purpose of tokens.
+//! C4: the fenced store, recomputed from its steps: no step of a superseded holder is accepted, none of the newest
+//! holder is rejected, what a reader reads stays the same ([`super::marks`]), and all numbers are as expected. Under
+//! all faults: this is the purpose of tokens.
 
 use super::{
     findings::Findings,
     index::{History, Lock},
+    marks::Marks,
 };
-use crate::{history::StoreStep, verdict::Check};
+use crate::{
+    steps::{StepKind, StoreStep},
+    verdict::Check,
+};
 use std::collections::HashMap;
 
 pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
@@ -28,9 +32,7 @@ pub(crate) fn check(history: &History<'_>, findings: &mut Findings) {
 /// The expected state of the two stores.
 #[derive(Default)]
 struct ExpectedStores<'a> {
-    highest: u64,
-    /// The grant of the highest token.
-    grant: &'a str,
+    marks: Marks<'a>,
     fenced: u64,
     control: u64,
     accepted: u64,
@@ -43,40 +45,27 @@ impl<'a> ExpectedStores<'a> {
     /// Returns the errors of this step. The next one is judged from the state that the stores reported, so that each
     /// error is reported once.
     fn apply(&mut self, step: &'a StoreStep) -> Vec<String> {
-        let mut wrong = Vec::new();
-        let (highest, grant) = (self.highest, self.grant);
-        if step.highest != highest {
-            wrong.push(format!("it had seen {highest}, but reports {}", step.highest));
-        }
-        let must_pass = step.token > highest || (step.token == highest && step.grant == grant);
-        match (step.accepted, must_pass) {
-            (true, false) if step.token == highest => {
-                wrong.push(format!("accepted, although grant {grant} has the same token"));
-            }
-            (true, false) => wrong.push(format!("accepted from a superseded holder: {highest} had been seen")),
-            (false, true) => wrong.push(format!("rejected, although it is the newest: {highest} had been seen")),
-            _ => {}
-        }
-        let fenced = self.fenced + u64::from(step.write && step.accepted);
+        let mut wrong = self.marks.apply(step);
+        let fenced = self.fenced + u64::from(step.is_write() && step.accepted);
         if step.fenced != fenced {
             wrong.push(format!("the fenced number must be {fenced} and is {}", step.fenced));
         }
         if !self.is_control_plausible(step) {
             wrong.push(format!("the control went from {} to {}", self.control, step.control));
         }
-        self.writes += u64::from(step.write);
-        self.accepted += u64::from(step.write && step.accepted);
+        self.writes += u64::from(step.is_write());
+        self.accepted += u64::from(step.is_write() && step.accepted);
         (self.fenced, self.control) = (step.fenced, step.control);
-        if step.accepted && step.token >= highest {
-            (self.highest, self.grant) = (step.token, &step.grant);
-        }
         wrong
     }
 
-    /// A read changes nothing; a write stores the value that its holder last read, or last wrote, + 1.
+    /// A write stores the value that its holder last read, or last wrote, + 1; the other steps change nothing.
     fn is_control_plausible(&mut self, step: &StoreStep) -> bool {
+        if step.kind.is_of_reader() {
+            return step.control == self.control;
+        }
         let holder = self.read.entry((step.client, step.token)).or_insert((None, 0));
-        if !step.write {
+        if step.kind == StepKind::Read {
             *holder = (Some(step.control), step.control);
             return step.control == self.control;
         }
@@ -168,10 +157,10 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_is_wrong() {
+    fn the_highest_token_is_wrong() {
         builder()
             .step(2, 2, 2_300, false)
-            .edit_step(|step| step.highest -= 1)
+            .edit_step(|step| step.writer -= 1)
             .violates(C4, "but reports 1795000000000001");
     }
 

@@ -2,11 +2,9 @@
 
 use super::lease::{Lease, leases};
 use crate::{
-    history::{
-        Acquire, Bounds, Convert, Fault, Final, Leftovers, Lost, Nanos, Record, Release, Renewed, Revoked, Run,
-        StoreStep,
-    },
+    history::{Acquire, Bounds, Convert, Fault, Final, Leftovers, Lost, Nanos, Record, Release, Renewed, Revoked, Run},
     nodes::{Kept, Voting},
+    steps::StoreStep,
 };
 use std::collections::BTreeMap;
 

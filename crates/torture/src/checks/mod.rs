@@ -27,6 +27,7 @@ mod findings;
 mod free;
 mod index;
 mod lease;
+mod marks;
 mod places;
 #[cfg(test)]
 mod props;
@@ -36,6 +37,7 @@ mod tokens;
 
 use crate::{
     history::{AcquireEnd, ConvertEnd, Record, ReleaseEnd},
+    steps::StepKind,
     verdict::{Counts, Verdict, Writes},
 };
 use findings::Findings;
@@ -97,6 +99,9 @@ fn counts(history: &History<'_>, records: &[Record]) -> Counts {
             Record::Store(step) => {
                 counts.steps += 1;
                 counts.rejected += u64::from(!step.accepted);
+                counts.raises += u64::from(step.kind == StepKind::Raise);
+                counts.checks += u64::from(step.kind == StepKind::Check);
+                counts.readers_rejected += u64::from(step.kind.is_of_reader() && !step.accepted);
             }
             Record::Fault(fault) => *counts.faults.entry(fault.kind.clone()).or_default() += 1,
             Record::Final(end) => {

@@ -8,7 +8,8 @@ use super::{
     sim::{ClientPlan, TTL, plans, run},
 };
 use crate::{
-    history::{AcquireEnd, Final, Grant, Nanos, Record, Renewed, StoreStep},
+    history::{AcquireEnd, Final, Grant, Nanos, Record, Renewed},
+    steps::StoreStep,
     verdict::{Check, Verdict},
 };
 use proptest::{prelude::*, sample::Index};
@@ -167,9 +168,10 @@ fn verdict_reversed(records: &mut Vec<Record>, pick: Index) -> Option<Check> {
 
 fn number_wrong(records: &mut Vec<Record>, pick: Index) -> Option<Check> {
     let step = picked(steps(records), pick)?;
-    match step.seq % 3 {
+    match step.seq % 4 {
         0 => step.fenced += 1,
-        1 => step.highest += 1,
+        1 => step.writer += 1,
+        2 => step.shared += 1,
         _ => step.control += 2,
     }
     Some(Check::C4)

@@ -4,9 +4,12 @@ use super::{
     builder::{BEGIN, token},
     index::SECOND,
 };
-use crate::history::{
-    Acquire, AcquireEnd, Bounds, Fault, Final, Grant, Guarantees, Leftovers, Lost, Nanos, Record, Release, ReleaseEnd,
-    Renewed, Revoked, Run, StoreStep,
+use crate::{
+    history::{
+        Acquire, AcquireEnd, Bounds, Fault, Final, Grant, Guarantees, Leftovers, Lost, Nanos, Record, Release,
+        ReleaseEnd, Renewed, Revoked, Run,
+    },
+    steps::{StepKind, StoreStep},
 };
 use proptest::prelude::*;
 use std::{
@@ -121,8 +124,9 @@ pub(crate) fn run(plans: &[ClientPlan]) -> Vec<Record> {
         grant: String::new(),
         at: 0,
         seq: 0,
-        write: false,
-        highest: 0,
+        kind: StepKind::Read,
+        writer: 0,
+        shared: 0,
         accepted: false,
         fenced: 0,
         control: 0,
@@ -368,7 +372,7 @@ impl Sim {
 
     fn step(&mut self, who: usize, write: bool) {
         let token = self.clients[who].token;
-        let (highest, accepted) = (self.store.highest, token >= self.store.highest);
+        let (writer, accepted) = (self.store.writer, token >= self.store.writer);
         self.writes = (self.writes.0 + u64::from(write && accepted), self.writes.1 + u64::from(write));
         self.store.fenced += u64::from(write && accepted);
         if write {
@@ -376,10 +380,11 @@ impl Sim {
         }
         self.clients[who].read = self.store.control;
         let (client, grant, at) = (Self::id(who), format!("g{token}"), self.now);
-        let step = StoreStep { client, token, grant, at, write, highest, accepted, ..self.store.clone() };
+        let kind = if write { StepKind::Write } else { StepKind::Read };
+        let step = StoreStep { client, token, grant, at, kind, writer, accepted, ..self.store.clone() };
         self.records.push(Record::Store(step));
         self.store.seq += 1;
-        self.store.highest = highest.max(token);
+        self.store.writer = writer.max(token);
     }
 }
 

@@ -4,6 +4,7 @@ use super::{
     caller::{Caller, Mode, Terms, cause},
     outcome::valid_until,
     session::Attachment,
+    work::Role,
 };
 use crate::clock;
 use fencepost_proto::v1;
@@ -25,8 +26,10 @@ pub(super) struct HeldLease {
     pub(super) is_convertible: bool,
     /// Its token, which a conversion changes.
     token: Arc<AtomicU64>,
-    /// Its holder does nothing in the stores.
+    /// Its holder does not write.
     reads_only: Arc<AtomicBool>,
+    /// It is of a semaphore.
+    has_permits: bool,
     /// A conversion has had an unknown outcome, so that the token may be another one.
     is_in_doubt: Arc<AtomicBool>,
     valid_until: Arc<AtomicU64>,
@@ -42,6 +45,7 @@ impl HeldLease {
             is_convertible: terms.is_convertible(),
             token: Arc::new(AtomicU64::new(lease.fencing_token)),
             reads_only: Arc::new(AtomicBool::new(terms.mode != Mode::Exclusive)),
+            has_permits: terms.mode.permits() > 0,
             is_in_doubt: Arc::default(),
             valid_until: Arc::new(AtomicU64::new(valid_until)),
             lost: Arc::default(),
@@ -56,6 +60,14 @@ impl HeldLease {
 
     pub(super) fn reads_only(&self) -> bool {
         self.reads_only.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn role(&self) -> Role {
+        match (self.has_permits, self.reads_only()) {
+            (true, _) => Role::Bystander,
+            (false, true) => Role::Reader,
+            (false, false) => Role::Writer,
+        }
     }
 
     pub(super) fn is_in_doubt(&self) -> bool {

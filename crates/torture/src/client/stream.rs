@@ -48,7 +48,7 @@ async fn hold(worker: &mut Worker, held: &HeldLease) -> Result<()> {
     let keep_alive = KeepAliveTask(tokio::spawn(keeper.keep(first)));
     let for_millis = if worker.rng.chance(30) { worker.rng.millis(1_000, 4_000) } else { worker.rng.millis(50, 600) };
     let bound = clock::now() + clock::nanos(for_millis);
-    let writes_late = worker.rng.chance(4);
+    let steps_late = worker.rng.chance(4);
     while clock::now() < bound && worker.step(&grant_ref, || held.is_valid()).await? {
         grant_ref = worker.convert_sometimes(held).await.unwrap_or(grant_ref);
         let pause = worker.rng.millis(10, 120);
@@ -61,10 +61,10 @@ async fn hold(worker: &mut Worker, held: &HeldLease) -> Result<()> {
     }
     // No renewals from here on.
     drop(keep_alive);
-    if writes_late && held.is_valid() {
+    if steps_late && held.is_valid() {
         let caller = worker.caller.clone();
         let over = async { while !held.ended_within(&caller, Duration::from_secs(10)).await {} };
-        return worker.write_late(&grant_ref, over).await;
+        return worker.step_late(&grant_ref, over).await;
     }
     if !held.is_valid() {
         held.expire(&worker.caller);

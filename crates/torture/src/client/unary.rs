@@ -31,7 +31,7 @@ async fn hold(worker: &mut Worker, held: &HeldLease) -> Result<()> {
         1..4 if held.ttl <= Duration::from_secs(2) => {
             let caller = worker.caller.clone();
             let over = async { while !held.ended_within(&caller, LONG).await {} };
-            return worker.write_late(&grant_ref, over).await;
+            return worker.step_late(&grant_ref, over).await;
         }
         _ => {}
     }

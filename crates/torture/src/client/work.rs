@@ -1,9 +1,9 @@
-//! The work under a lock: increments a number in the stores, in steps of a read and a write, while the lease is valid
-//! by the holder's clock. Sometimes it writes after the end of its lease, like a process that was paused at the wrong
-//! time.
+//! The work under a lock, while the lease is valid by the holder's clock. A writer increments a number in the stores,
+//! in steps of a read and a write. A reader raises the fence once, and then reads the number again and again. Sometimes
+//! the last step comes after the end of the lease, as from a process that was paused at the wrong time.
 
 use super::{held_lease::HeldLease, worker::Worker};
-use crate::stores::{StoreRequest, StoreResponse};
+use crate::stores::{RequestedStep, StoreRequest, StoreResponse};
 use anyhow::{Context, Result};
 use std::{path::Path, time::Duration};
 use tokio::{
@@ -42,66 +42,127 @@ pub(super) struct GrantRef {
     pub(super) lock: String,
     pub(super) token: u64,
     pub(super) grant: String,
-    /// Its holder reads only: it does nothing in the stores.
-    pub(super) reads_only: bool,
+    pub(super) role: Role,
+}
+
+/// What the holder of a grant does in the stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Writer,
+    Reader,
+    /// Nothing.
+    Bystander,
 }
 
 impl GrantRef {
     pub(super) fn of(held: &HeldLease) -> Self {
         let lease = &held.lease;
-        Self {
-            lock: lease.lock_name.clone(),
-            token: held.token(),
-            grant: lease.grant_id.clone(),
-            reads_only: held.reads_only(),
-        }
+        Self { lock: lease.lock_name.clone(), token: held.token(), grant: lease.grant_id.clone(), role: held.role() }
     }
 }
 
 impl Worker {
-    async fn store_step(&mut self, grant_ref: &GrantRef, write: Option<(u64, u64)>) -> Result<StoreResponse> {
-        let GrantRef { lock, token, grant, reads_only: _ } = grant_ref.clone();
-        let response =
-            self.stores.send(&StoreRequest { client: self.caller.client, lock, token, grant, write }).await?;
+    async fn store_step(&mut self, grant_ref: &GrantRef, step: RequestedStep) -> Result<StoreResponse> {
+        let GrantRef { lock, token, grant, role: _ } = grant_ref.clone();
+        let response = self.stores.send(&StoreRequest { client: self.caller.client, lock, token, grant, step }).await?;
         if !response.accepted && response.highest > grant_ref.token {
             self.min_tokens.insert(grant_ref.lock.clone(), response.highest + 1);
         }
         Ok(response)
     }
 
-    /// Reads, and writes the value + 1. Returns whether to continue.
+    /// A step of the work. Returns whether to continue.
     pub(super) async fn step(&mut self, grant_ref: &GrantRef, is_valid: impl Fn() -> bool) -> Result<bool> {
-        if !is_valid() || grant_ref.reads_only {
-            return Ok(is_valid());
+        if !is_valid() {
+            return Ok(false);
         }
-        let read = self.store_step(grant_ref, None).await?;
+        match grant_ref.role {
+            Role::Writer => self.increment(grant_ref, is_valid).await,
+            Role::Reader => self.read(grant_ref, is_valid).await,
+            Role::Bystander => Ok(true),
+        }
+    }
+
+    /// Reads, and writes the value + 1.
+    async fn increment(&mut self, grant_ref: &GrantRef, is_valid: impl Fn() -> bool) -> Result<bool> {
+        let read = self.store_step(grant_ref, RequestedStep::Read).await?;
         if !read.accepted {
             return Ok(false);
         }
+        self.pause_sometimes().await;
+        if !is_valid() {
+            return Ok(false);
+        }
+        Ok(self.store_step(grant_ref, plus_one(read)).await?.accepted)
+    }
+
+    /// Reads what no earlier writer can change any more.
+    async fn read(&mut self, grant_ref: &GrantRef, is_valid: impl Fn() -> bool) -> Result<bool> {
+        if !self.has_raised(grant_ref) {
+            if self.rng.chance(5) {
+                // Forgets the raise: mostly refused, unless a later reader has raised the fence.
+                self.store_step(grant_ref, RequestedStep::Check).await?;
+            }
+            if !self.raise(grant_ref).await? {
+                return Ok(false);
+            }
+            self.pause_sometimes().await;
+            if !is_valid() {
+                return Ok(false);
+            }
+        }
+        Ok(self.store_step(grant_ref, RequestedStep::Check).await?.accepted)
+    }
+
+    fn has_raised(&self, grant_ref: &GrantRef) -> bool {
+        self.raised.as_ref().is_some_and(|(grant, token)| *grant == grant_ref.grant && *token == grant_ref.token)
+    }
+
+    /// The first step of a reader. Returns whether it was accepted.
+    async fn raise(&mut self, grant_ref: &GrantRef) -> Result<bool> {
+        let accepted = self.store_step(grant_ref, RequestedStep::Raise).await?.accepted;
+        if accepted {
+            self.raised = Some((grant_ref.grant.clone(), grant_ref.token));
+        }
+        Ok(accepted)
+    }
+
+    async fn pause_sometimes(&mut self) {
         if self.rng.chance(30) {
             let pause = self.rng.millis(1, 40);
             sleep(pause).await;
         }
-        if !is_valid() {
-            return Ok(false);
-        }
-        Ok(self.store_step(grant_ref, Some((read.fenced + 1, read.control + 1))).await?.accepted)
     }
 
-    /// Reads under the lock, and writes some time after `over`.
-    pub(super) async fn write_late(&mut self, grant_ref: &GrantRef, over: impl Future<Output = ()>) -> Result<()> {
-        if grant_ref.reads_only {
-            over.await;
-            return Ok(());
+    /// Works under the lock until `over`, and takes one more step some time after that.
+    pub(super) async fn step_late(&mut self, grant_ref: &GrantRef, over: impl Future<Output = ()>) -> Result<()> {
+        match grant_ref.role {
+            Role::Writer => {
+                let read = self.store_step(grant_ref, RequestedStep::Read).await?;
+                self.pause_beyond(over).await;
+                if read.accepted {
+                    self.store_step(grant_ref, plus_one(read)).await?;
+                }
+            }
+            Role::Reader => {
+                // Of some readers, the raise is late as well.
+                if !self.has_raised(grant_ref) && self.rng.chance(60) {
+                    self.raise(grant_ref).await?;
+                }
+                self.pause_beyond(over).await;
+                if self.has_raised(grant_ref) || self.raise(grant_ref).await? {
+                    self.store_step(grant_ref, RequestedStep::Check).await?;
+                }
+            }
+            Role::Bystander => over.await,
         }
-        let read = self.store_step(grant_ref, None).await?;
+        Ok(())
+    }
+
+    async fn pause_beyond(&mut self, over: impl Future<Output = ()>) {
         over.await;
         let pause = self.rng.millis(50, 700);
         sleep(pause).await;
-        if read.accepted {
-            self.store_step(grant_ref, Some((read.fenced + 1, read.control + 1))).await?;
-        }
-        Ok(())
     }
 
     /// How long to hold a lock.
@@ -112,4 +173,8 @@ impl Worker {
             _ => ttl.mul_f64(0.5).min(Duration::from_secs(1)),
         }
     }
+}
+
+fn plus_one(read: StoreResponse) -> RequestedStep {
+    RequestedStep::Write(read.fenced + 1, read.control + 1)
 }

@@ -30,6 +30,8 @@ pub(super) struct Worker {
     kind: ClientKind,
     /// The `min_token` of the next request, by lock, after a store has refused a token.
     pub(super) min_tokens: HashMap<String, u64>,
+    /// The grant and the token with which it last raised a fence as a reader.
+    pub(super) raised: Option<(String, u64)>,
 }
 
 /// How a request is sent.
@@ -47,7 +49,7 @@ impl Worker {
         ending: EndSignal,
         kind: ClientKind,
     ) -> Self {
-        Self { caller, rng, conversions, stores, ending, kind, min_tokens: HashMap::new() }
+        Self { caller, rng, conversions, stores, ending, kind, min_tokens: HashMap::new(), raised: None }
     }
 
     pub(super) fn is_ending(&self) -> bool {

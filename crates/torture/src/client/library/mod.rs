@@ -7,7 +7,7 @@ use super::{
     ClientOptions,
     caller::{Mode, Terms},
     outcome::{describe, safety_margin},
-    work::GrantRef,
+    work::{GrantRef, Role},
     worker::Worker,
 };
 use crate::{clock, config, journal};
@@ -123,8 +123,12 @@ fn acquire_error(error: &AcquireError, ret: Nanos) -> AcquireEnd {
 
 async fn hold(worker: &mut Worker, mut lock: Lock, mode: Mode) -> Result<()> {
     let (name, grant) = (lock.name().to_owned(), lock.grant_id().to_owned());
-    let reads_only = mode != Mode::Exclusive;
-    let mut grant_ref = GrantRef { lock: name, token: lock.token(), grant, reads_only };
+    let role = match mode {
+        Mode::Exclusive => Role::Writer,
+        Mode::Shared => Role::Reader,
+        Mode::Permits(_) => Role::Bystander,
+    };
+    let mut grant_ref = GrantRef { lock: name, token: lock.token(), grant, role };
     let held = lock.held();
     let long = if worker.rng.chance(30) { worker.rng.millis(1_000, 4_000) } else { worker.rng.millis(20, 500) };
     let bound = clock::now() + clock::nanos(long);
@@ -159,7 +163,7 @@ async fn hold(worker: &mut Worker, mut lock: Lock, mode: Mode) -> Result<()> {
             let GrantRef { lock, token, .. } = grant_ref.clone();
             caller.journal.record(Record::Lost(Lost { client, lock, token, at, cause, successor: None }));
         };
-        return worker.write_late(&grant_ref, lost).await;
+        return worker.step_late(&grant_ref, lost).await;
     }
     release(worker, lock, grant_ref).await;
     Ok(())

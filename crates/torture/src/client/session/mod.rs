@@ -71,7 +71,7 @@ async fn hold(worker: &mut Worker, held: &HeldLease, sessions: &Arc<Sessions>) -
     let keep_alive = Keeper::of(worker.caller.clone(), Arc::clone(sessions), held.clone()).start();
     let long = if worker.rng.chance(20) { worker.rng.millis(1_000, 4_000) } else { worker.rng.millis(0, 500) };
     let bound = clock::now() + clock::nanos(long);
-    let writes_late = worker.rng.chance(4);
+    let steps_late = worker.rng.chance(4);
     while worker.step(&grant_ref, || held.is_valid()).await? && clock::now() < bound && !worker.is_ending() {
         if worker.rng.chance(15) {
             renew(worker, held).await;
@@ -82,12 +82,12 @@ async fn hold(worker: &mut Worker, held: &HeldLease, sessions: &Arc<Sessions>) -
             break;
         }
     }
-    if writes_late && held.is_valid() {
+    if steps_late && held.is_valid() {
         // No renewals from here on.
         drop(keep_alive);
         let caller = worker.caller.clone();
         let over = async { while !held.ended_within(&caller, Duration::from_secs(10)).await {} };
-        return worker.write_late(&grant_ref, over).await;
+        return worker.step_late(&grant_ref, over).await;
     }
     if !held.is_valid() {
         held.expire(&worker.caller);
