@@ -48,7 +48,7 @@ async fn hold(worker: &mut Worker, held: &HeldLease) -> Result<()> {
     let keep_alive = KeepAliveTask(tokio::spawn(keeper.keep(first)));
     let for_millis = if worker.rng.chance(30) { worker.rng.millis(1_000, 4_000) } else { worker.rng.millis(50, 600) };
     let bound = clock::now() + clock::nanos(for_millis);
-    let steps_late = worker.rng.chance(4);
+    let steps_late = worker.is_to_be_late(&grant_ref);
     while clock::now() < bound && worker.step(&grant_ref, || held.is_valid()).await? {
         grant_ref = worker.convert_sometimes(held).await.unwrap_or(grant_ref);
         let pause = worker.rng.millis(10, 120);

@@ -21,19 +21,16 @@ pub(super) async fn run(mut worker: Worker) -> Result<()> {
 
 async fn hold(worker: &mut Worker, held: &HeldLease) -> Result<()> {
     let mut grant_ref = GrantRef::of(held);
-    match worker.rng.below(100) {
+    if worker.rng.chance(1) {
         // Abandon the lease: the lock becomes free when it ends, and the holder knows when.
-        0..1 => {
-            let (caller, held) = (worker.caller.clone(), held.clone());
-            tokio::spawn(async move { while !held.ended_within(&caller, LONG).await {} });
-            return Ok(());
-        }
-        1..4 if held.ttl <= Duration::from_secs(2) => {
-            let caller = worker.caller.clone();
-            let over = async { while !held.ended_within(&caller, LONG).await {} };
-            return worker.step_late(&grant_ref, over).await;
-        }
-        _ => {}
+        let (caller, held) = (worker.caller.clone(), held.clone());
+        tokio::spawn(async move { while !held.ended_within(&caller, LONG).await {} });
+        return Ok(());
+    }
+    if worker.is_to_be_late(&grant_ref) && held.ttl <= Duration::from_secs(2) {
+        let caller = worker.caller.clone();
+        let over = async { while !held.ended_within(&caller, LONG).await {} };
+        return worker.step_late(&grant_ref, over).await;
     }
     let mut left = worker.hold_for(held.ttl);
     loop {

@@ -59,6 +59,11 @@ impl GrantRef {
         let lease = &held.lease;
         Self { lock: lease.lock_name.clone(), token: held.token(), grant: lease.grant_id.clone(), role: held.role() }
     }
+
+    /// What a store compares.
+    fn identity(&self) -> (String, u64) {
+        (self.grant.clone(), self.token)
+    }
 }
 
 impl Worker {
@@ -89,6 +94,7 @@ impl Worker {
         if !read.accepted {
             return Ok(false);
         }
+        self.wrote = Some(grant_ref.identity());
         self.pause_sometimes().await;
         if !is_valid() {
             return Ok(false);
@@ -103,8 +109,12 @@ impl Worker {
                 // Forgets the raise: mostly refused, unless a later reader has raised the fence.
                 self.store_step(grant_ref, RequestedStep::Check).await?;
             }
+            let unfinished = self.unfinished_write(grant_ref).await?;
             if !self.raise(grant_ref).await? {
                 return Ok(false);
+            }
+            if let Some(write) = unfinished {
+                self.store_step(grant_ref, write).await?;
             }
             self.pause_sometimes().await;
             if !is_valid() {
@@ -114,15 +124,24 @@ impl Worker {
         Ok(self.store_step(grant_ref, RequestedStep::Check).await?.accepted)
     }
 
+    /// Sometimes a holder that was downgraded has a write left from before, which arrives after its raise.
+    async fn unfinished_write(&mut self, grant_ref: &GrantRef) -> Result<Option<RequestedStep>> {
+        if self.wrote != Some(grant_ref.identity()) || !self.rng.chance(30) {
+            return Ok(None);
+        }
+        let read = self.store_step(grant_ref, RequestedStep::Read).await?;
+        Ok(read.accepted.then(|| plus_one(read)))
+    }
+
     fn has_raised(&self, grant_ref: &GrantRef) -> bool {
-        self.raised.as_ref().is_some_and(|(grant, token)| *grant == grant_ref.grant && *token == grant_ref.token)
+        self.raised == Some(grant_ref.identity())
     }
 
     /// The first step of a reader. Returns whether it was accepted.
     async fn raise(&mut self, grant_ref: &GrantRef) -> Result<bool> {
         let accepted = self.store_step(grant_ref, RequestedStep::Raise).await?.accepted;
         if accepted {
-            self.raised = Some((grant_ref.grant.clone(), grant_ref.token));
+            self.raised = Some(grant_ref.identity());
         }
         Ok(accepted)
     }
@@ -132,6 +151,12 @@ impl Worker {
             let pause = self.rng.millis(1, 40);
             sleep(pause).await;
         }
+    }
+
+    /// Whether the last step of this holder is to come late. More readers are late than writers: they are refused only
+    /// if a writer has come after them.
+    pub(super) fn is_to_be_late(&mut self, grant_ref: &GrantRef) -> bool {
+        self.rng.chance(if grant_ref.role == Role::Reader { 12 } else { 4 })
     }
 
     /// Works under the lock until `over`, and takes one more step some time after that.

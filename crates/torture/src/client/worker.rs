@@ -32,6 +32,8 @@ pub(super) struct Worker {
     pub(super) min_tokens: HashMap<String, u64>,
     /// The grant and the token with which it last raised a fence as a reader.
     pub(super) raised: Option<(String, u64)>,
+    /// Those with which it last did as a writer.
+    pub(super) wrote: Option<(String, u64)>,
 }
 
 /// How a request is sent.
@@ -49,7 +51,7 @@ impl Worker {
         ending: EndSignal,
         kind: ClientKind,
     ) -> Self {
-        Self { caller, rng, conversions, stores, ending, kind, min_tokens: HashMap::new(), raised: None }
+        Self { caller, rng, conversions, stores, ending, kind, min_tokens: HashMap::new(), raised: None, wrote: None }
     }
 
     pub(super) fn is_ending(&self) -> bool {

@@ -153,7 +153,7 @@ async fn hold(worker: &mut Worker, mut lock: Lock, mode: Mode) -> Result<()> {
         let (lock, token) = (grant_ref.lock.clone(), grant_ref.token);
         let lost = Lost { client, lock, token, at, cause: cause.to_lowercase(), successor };
         worker.caller.journal.record(Record::Lost(lost));
-    } else if worker.rng.chance(3) {
+    } else if worker.is_to_be_late(&grant_ref) {
         let until = valid_until(&lock);
         lock.detach();
         let caller = worker.caller.clone();

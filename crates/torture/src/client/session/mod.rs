@@ -71,7 +71,7 @@ async fn hold(worker: &mut Worker, held: &HeldLease, sessions: &Arc<Sessions>) -
     let keep_alive = Keeper::of(worker.caller.clone(), Arc::clone(sessions), held.clone()).start();
     let long = if worker.rng.chance(20) { worker.rng.millis(1_000, 4_000) } else { worker.rng.millis(0, 500) };
     let bound = clock::now() + clock::nanos(long);
-    let steps_late = worker.rng.chance(4);
+    let steps_late = worker.is_to_be_late(&grant_ref);
     while worker.step(&grant_ref, || held.is_valid()).await? && clock::now() < bound && !worker.is_ending() {
         if worker.rng.chance(15) {
             renew(worker, held).await;
