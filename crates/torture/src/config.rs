@@ -1,7 +1,7 @@
 //! The configuration of a history. It determines the plan of faults and all choices of the clients.
 
 use crate::{faults::FaultKind, redis, topology::Topology};
-use fencepost_torture::history::Bounds;
+use fencepost_torture::history::{Bounds, PERMIT_LIMIT};
 use std::{
     path::{Path, PathBuf},
     time::Duration,
@@ -89,4 +89,15 @@ pub(crate) fn all_locks() -> Vec<String> {
     let counted =
         (0..HOT).map(hot).chain((0..COLD).map(cold)).chain((0..MIXED).map(mixed)).chain((0..SEMAPHORES).map(semaphore));
     counted.chain((0..REPEATED).map(repeated)).collect()
+}
+
+/// The fence of a holder of this lock; of one with a slot, it is that of the slot (docs/guards.md).
+pub(crate) fn fence(lock: &str, slot: u32) -> String {
+    if slot == 0 { lock.to_owned() } else { format!("{lock}#{slot}") }
+}
+
+/// The fences of all locks, and of the slots of all semaphores.
+pub(crate) fn all_fences() -> Vec<String> {
+    let slots = |lock: String| (1..=PERMIT_LIMIT).map(move |slot| fence(&lock, slot));
+    all_locks().into_iter().chain((0..SEMAPHORES).map(semaphore).flat_map(slots)).collect()
 }

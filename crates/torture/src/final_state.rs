@@ -25,7 +25,7 @@ pub(crate) async fn record(deployment: &Deployment, stores: &Stores) -> Result<V
     };
     let mut waiting = waiters_of(deployment, &listed).await?;
     let totals = stores.totals();
-    let mut records: Vec<Record> = config::all_locks()
+    let mut records: Vec<Record> = config::all_fences()
         .into_iter()
         .map(|lock| {
             let totals = totals.get(&lock).copied().unwrap_or_default();

@@ -337,7 +337,7 @@ pub enum Guarantees {
 /// The final state of a lock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Final {
-    /// The lock's name.
+    /// The lock's name, or `NAME#SLOT` of a slot of a semaphore, which has a fence of its own.
     pub lock: String,
     /// Writes accepted by the fenced store.
     pub writes_accepted: u64,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct StoreStep {
     /// The client.
     pub client: u32,
-    /// The lock's name.
+    /// The lock's name; of a holder of a slot of a semaphore, `NAME#SLOT`.
     pub lock: String,
     /// The token of the request.
     pub token: u64,

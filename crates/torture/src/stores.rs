@@ -25,6 +25,7 @@ use tokio::{
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct StoreRequest {
     pub(crate) client: u32,
+    /// The name of the fence: that of the lock, or of a slot of it.
     pub(crate) lock: String,
     pub(crate) token: u64,
     pub(crate) grant: String,

@@ -64,7 +64,7 @@ impl HeldLease {
 
     pub(super) fn role(&self) -> Role {
         match (self.has_permits, self.reads_only()) {
-            (true, _) => Role::Bystander,
+            (true, _) => Role::with_permits(self.lease.slot),
             (false, true) => Role::Reader,
             (false, false) => Role::Writer,
         }

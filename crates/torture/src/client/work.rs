@@ -3,7 +3,10 @@
 //! the last step comes after the end of the lease, as from a process that was paused at the wrong time.
 
 use super::{held_lease::HeldLease, worker::Worker};
-use crate::stores::{RequestedStep, StoreRequest, StoreResponse};
+use crate::{
+    config,
+    stores::{RequestedStep, StoreRequest, StoreResponse},
+};
 use anyhow::{Context, Result};
 use std::{path::Path, time::Duration};
 use tokio::{
@@ -40,6 +43,8 @@ impl StoresClient {
 #[derive(Clone, Debug)]
 pub(super) struct GrantRef {
     pub(super) lock: String,
+    /// The name of its fence.
+    pub(super) fence: String,
     pub(super) token: u64,
     pub(super) grant: String,
     pub(super) role: Role,
@@ -50,14 +55,27 @@ pub(super) struct GrantRef {
 pub(super) enum Role {
     Writer,
     Reader,
-    /// Nothing.
+    /// Nothing: a store cannot order the tokens of those that have several permits.
     Bystander,
+}
+
+impl Role {
+    /// Of a holder of permits, of which one alone has a slot, where it writes.
+    pub(super) fn with_permits(slot: u32) -> Self {
+        if slot == 0 { Self::Bystander } else { Self::Writer }
+    }
 }
 
 impl GrantRef {
     pub(super) fn of(held: &HeldLease) -> Self {
         let lease = &held.lease;
-        Self { lock: lease.lock_name.clone(), token: held.token(), grant: lease.grant_id.clone(), role: held.role() }
+        Self {
+            lock: lease.lock_name.clone(),
+            fence: config::fence(&lease.lock_name, lease.slot),
+            token: held.token(),
+            grant: lease.grant_id.clone(),
+            role: held.role(),
+        }
     }
 
     /// What a store compares.
@@ -68,7 +86,7 @@ impl GrantRef {
 
 impl Worker {
     async fn store_step(&mut self, grant_ref: &GrantRef, step: RequestedStep) -> Result<StoreResponse> {
-        let GrantRef { lock, token, grant, role: _ } = grant_ref.clone();
+        let GrantRef { fence: lock, token, grant, .. } = grant_ref.clone();
         let response = self.stores.send(&StoreRequest { client: self.caller.client, lock, token, grant, step }).await?;
         if !response.accepted && response.highest > grant_ref.token {
             self.min_tokens.insert(grant_ref.lock.clone(), response.highest + 1);

@@ -123,12 +123,13 @@ fn acquire_error(error: &AcquireError, ret: Nanos) -> AcquireEnd {
 
 async fn hold(worker: &mut Worker, mut lock: Lock, mode: Mode) -> Result<()> {
     let (name, grant) = (lock.name().to_owned(), lock.grant_id().to_owned());
+    let slot = lock.slot().unwrap_or_default();
     let role = match mode {
         Mode::Exclusive => Role::Writer,
         Mode::Shared => Role::Reader,
-        Mode::Permits(_) => Role::Bystander,
+        Mode::Permits(_) => Role::with_permits(slot),
     };
-    let mut grant_ref = GrantRef { lock: name, token: lock.token(), grant, role };
+    let mut grant_ref = GrantRef { fence: config::fence(&name, slot), lock: name, token: lock.token(), grant, role };
     let held = lock.held();
     let long = if worker.rng.chance(30) { worker.rng.millis(1_000, 4_000) } else { worker.rng.millis(20, 500) };
     let bound = clock::now() + clock::nanos(long);
