@@ -112,12 +112,15 @@ impl Worker {
         if !read.accepted {
             return Ok(false);
         }
-        self.wrote = Some(grant_ref.identity());
         self.pause_sometimes().await;
         if !is_valid() {
             return Ok(false);
         }
-        Ok(self.store_step(grant_ref, plus_one(read)).await?.accepted)
+        let written = self.store_step(grant_ref, plus_one(read)).await?;
+        if written.accepted {
+            self.wrote = Some((grant_ref.identity(), plus_one(written)));
+        }
+        Ok(written.accepted)
     }
 
     /// Reads what no earlier writer can change any more.
@@ -127,11 +130,10 @@ impl Worker {
                 // Forgets the raise: mostly refused, unless a later reader has raised the fence.
                 self.store_step(grant_ref, RequestedStep::Check).await?;
             }
-            let unfinished = self.unfinished_write(grant_ref).await?;
             if !self.raise(grant_ref).await? {
                 return Ok(false);
             }
-            if let Some(write) = unfinished {
+            if let Some(write) = self.unfinished_write(grant_ref) {
                 self.store_step(grant_ref, write).await?;
             }
             self.pause_sometimes().await;
@@ -143,12 +145,9 @@ impl Worker {
     }
 
     /// Sometimes a holder that was downgraded has a write left from before, which arrives after its raise.
-    async fn unfinished_write(&mut self, grant_ref: &GrantRef) -> Result<Option<RequestedStep>> {
-        if self.wrote != Some(grant_ref.identity()) || !self.rng.chance(30) {
-            return Ok(None);
-        }
-        let read = self.store_step(grant_ref, RequestedStep::Read).await?;
-        Ok(read.accepted.then(|| plus_one(read)))
+    fn unfinished_write(&mut self, grant_ref: &GrantRef) -> Option<RequestedStep> {
+        let (of, write) = self.wrote.take()?;
+        (of == grant_ref.identity() && self.rng.chance(30)).then_some(write)
     }
 
     fn has_raised(&self, grant_ref: &GrantRef) -> bool {

@@ -8,7 +8,7 @@ use super::{
     held_lease::HeldLease,
     work::StoresClient,
 };
-use crate::{clock, config, journal, rng::Rng};
+use crate::{clock, config, journal, rng::Rng, stores::RequestedStep};
 use fencepost_torture::history::{AcquireEnd, PERMIT_LIMIT};
 use std::{collections::HashMap, time::Duration};
 use tokio::{task::JoinHandle, time::sleep};
@@ -32,8 +32,8 @@ pub(super) struct Worker {
     pub(super) min_tokens: HashMap<String, u64>,
     /// The grant and the token with which it last raised a fence as a reader.
     pub(super) raised: Option<(String, u64)>,
-    /// Those with which it last did as a writer.
-    pub(super) wrote: Option<(String, u64)>,
+    /// Those of its last write, and the write that would have been the next.
+    pub(super) wrote: Option<((String, u64), RequestedStep)>,
 }
 
 /// How a request is sent.
