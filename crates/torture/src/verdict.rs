@@ -150,11 +150,14 @@ pub struct Counts {
     pub steps: u64,
     /// Steps that the fenced store rejected.
     pub rejected: u64,
-    /// Raises and checks of readers among the steps, and how many of both it rejected.
+    /// Raises of readers among the steps.
+    #[serde(default)]
     pub raises: u64,
-    /// See `raises`.
+    /// Checks of readers among the steps.
+    #[serde(default)]
     pub checks: u64,
-    /// See `raises`.
+    /// Raises and checks that the fenced store rejected.
+    #[serde(default)]
     pub readers_rejected: u64,
     /// Faults, by kind.
     pub faults: BTreeMap<String, u64>,

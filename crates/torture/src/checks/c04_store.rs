@@ -185,6 +185,15 @@ mod tests {
     }
 
     #[test]
+    fn a_reader_changes_no_number() {
+        let builder = || HistoryBuilder::new().granted(1, "a", (0, 5), 1).step(1, 1, 10, false);
+        let reader = || builder().downgraded(1, 1, (15, 20)).raise(1, 1, 30).check(1, 1, 40);
+        reader().satisfies(C4);
+        reader().edit_step(|step| step.control += 1).violates(C4, "the control went from 0 to 1");
+        reader().edit_step(|step| step.fenced += 1).violates(C4, "the fenced number must be 0 and is 1");
+    }
+
+    #[test]
     fn several_writes_after_one_read_are_judged_either_way() {
         builder().step(2, 2, 2_300, true).step(2, 2, 2_310, true).passes();
         builder().step(2, 2, 2_300, true).edit_step(|step| step.control = 2).satisfies(C4);

@@ -83,7 +83,7 @@ impl<'a> Marks<'a> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{checks::builder::HistoryBuilder, verdict::Check::C4};
+    use crate::{checks::builder::HistoryBuilder, history::Record, verdict::Check::C4};
 
     /// Client 1 writes and is paused. Client 2 raises the fence as a reader, and checks.
     fn reader() -> HistoryBuilder {
@@ -157,7 +157,7 @@ mod tests {
         rejected(reader().check(2, 2, 2_130)).violates(C4, newest);
         rejected(reader().raise(2, 2, 2_130)).violates(C4, newest);
         let earlier = || reader().raise(3, 3, 2_130);
-        earlier().check(2, 2, 2_140).raise(2, 2, 2_150).satisfies(C4);
+        earlier().check(2, 2, 2_140).raise(2, 2, 2_150).check(3, 3, 2_160).satisfies(C4);
         rejected(earlier().check(2, 2, 2_140)).violates(C4, "rejected, although it is the newest");
         rejected(earlier().raise(2, 2, 2_140)).violates(C4, "rejected, although it is the newest");
     }
@@ -207,7 +207,16 @@ mod tests {
     fn an_upgraded_reader_writes_with_its_new_token() {
         let written = downgraded().upgraded(1, 1, (50, 55), 2).step(1, 2, 60, false).step(1, 2, 61, true);
         let again = written.downgraded(1, 2, (70, 75)).raise(1, 2, 80).check(1, 2, 90);
-        let again = || again.clone();
+        let again = || {
+            let mut again = again.clone();
+            // The lease keeps its grant.
+            for record in &mut again.records {
+                if let Record::Store(step) = record {
+                    step.grant = "g1".into();
+                }
+            }
+            again
+        };
         again().released(1, 2, (100, 105)).satisfies(C4);
         accepted(again().check(1, 1, 95)).violates(C4, "accepted from a superseded reader");
         again().edit_step(|step| step.fenced -= 1).violates(C4, "changed under its lock: from 2 to 1");
