@@ -69,8 +69,9 @@ async fn what_some_server_does_not_know_is_refused_until_it_is_gone() {
     servers.push(start_old(&ways, &mark));
     settled(&servers).await;
     let first = &servers[0];
-    // The old server is to be seen first.
+    let seen_by = Instant::now() + PATIENCE;
     while let Ok(taken) = first.store.acquire(&lock(0), bounded(false)).await {
+        assert!(Instant::now() < seen_by, "the old server is seen");
         release(first, &(lock(0), granted(taken))).await;
         sleep(Duration::from_millis(50)).await;
     }
