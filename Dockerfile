@@ -1,9 +1,10 @@
 # The image of the server and the command line: `make image`. docs/deploying.md says how to run it.
 #
 # Both base images are arguments, so that a build can use a mirror, another base, or fixed bytes (`name@sha256:…`;
-# docs/deploying.md). The builder needs cargo, the toolchain of rust-toolchain.toml, a C compiler, and the glibc of the
-# runtime image or an older one. The runtime image needs glibc, and root certificates if the store is `rediss://`.
-ARG BUILDER_IMAGE=docker.io/library/rust:1.95.0-slim-bookworm
+# docs/deploying.md). The builder needs cargo, the toolchain of rust-toolchain.toml, a C compiler, make (which slim images
+# of Rust lack), and the glibc of the runtime image or an older one. The runtime image needs glibc, and root certificates
+# if the store is `rediss://`.
+ARG BUILDER_IMAGE=docker.io/library/rust:1.95.0-bookworm
 ARG RUNTIME_IMAGE=gcr.io/distroless/cc-debian12:nonroot
 
 FROM ${BUILDER_IMAGE} AS build
