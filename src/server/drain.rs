@@ -48,11 +48,13 @@ async fn drained<S: Store>(
     locks: &Arc<Locks<S>>,
     health: &Health,
     drain_timeout: Duration,
-    shutdown: impl Future<Output = ()>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
+    let mut shutdown = Box::pin(shutdown);
     tokio::select! {
-        () = shutdown => {}
-        () = locks.draining() => {}
+        () = &mut shutdown => {}
+        // An operator drains it. Signals still count: the first one asks for what goes on already.
+        () = locks.draining() => drop(tokio::spawn(shutdown)),
     }
     let (waiters, streams) = locks.busy();
     tracing::info!(waiters, streams, "draining: no new acquires");

@@ -27,6 +27,10 @@ use tokio_stream::{Stream, StreamExt};
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn begin(number: u64) -> FromClient<()> {
+    acquires(number, false)
+}
+
+fn acquires(number: u64, release_on_disconnect: bool) -> FromClient<()> {
     let call = AcquireCall {
         call: Call { request: request(u128::from(number) + 1), attempt: 1, id: CallId(1) },
         terms: terms(30 * SECOND),
@@ -37,7 +41,7 @@ fn begin(number: u64) -> FromClient<()> {
         waiter: None,
     };
     let handle = u32::try_from(number).unwrap();
-    FromClient::Begin(number, Operation::Acquire { name: name("a"), call, handle, release_on_disconnect: false })
+    FromClient::Begin(number, Operation::Acquire { name: name("a"), call, handle, release_on_disconnect })
 }
 
 /// Two acquires of the lock, and a cancellation of the first at some time.
@@ -179,6 +183,40 @@ fn a_session_that_ends_at_any_moment_blocks_nobody() {
             let view = locks.view(&name("a"), None).await.unwrap();
             assert_eq!((view.current, view.waiters), (None, 0));
             granted(acquire(&locks, &name("a"), 99, 1, Duration::ZERO).await);
+        });
+    });
+}
+
+/// Seeded mutant that it finds: the stream is counted out before its leases are given back.
+#[test]
+fn a_client_that_ends_the_last_stream_of_a_drain_gives_its_lease_back() {
+    check(|| {
+        block_on(async {
+            let (locks, granted) = (service(Limits::default()), Arc::new(Notify::new()));
+            let requests = tokio_stream::iter([acquires(1, true)]).chain(tokio_stream::pending()).map(Ok);
+            let stream = session(locks.clone(), ((), None), requests, SECOND);
+            let reader = spawn({
+                let granted = granted.clone();
+                async move {
+                    let (mut stream, grants) = (Box::pin(stream), Grants::default());
+                    while record(&grants, stream.next().await.unwrap().unwrap()).is_none() {}
+                    granted.notify_one();
+                    drop(stream);
+                }
+            });
+            let drain = spawn({
+                let locks = locks.clone();
+                async move {
+                    granted.notified().await;
+                    locks.drain();
+                    locks.quiet().await;
+                    locks.end_streams();
+                }
+            });
+            reader.await.unwrap();
+            drain.await.unwrap();
+            let view = locks.view(&name("a"), None).await.unwrap();
+            assert_eq!((view.current, locks.busy()), (None, (0, 0)));
         });
     });
 }

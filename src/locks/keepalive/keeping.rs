@@ -360,12 +360,13 @@ impl<S: Store, M: From<ToClient>> Keeping<S, M> {
 
 impl<S: Store, M> Drop for Keeping<S, M> {
     fn drop(&mut self) {
-        self.hub.close(self.stream);
+        let (hub, stream, store) = (self.hub.clone(), self.stream, self.store.clone());
+        // Last: when no stream is open, a drain goes on, and ends what it takes for streams that do not end themselves.
+        let close = move || hub.close(stream);
         // The server ended the stream: it revokes no lease for that. If it drains, it may not have told the stream.
         if self.gone.is_cancelled() || self.restricted.is_over() {
-            return;
+            return close();
         }
-        let store = self.store.clone();
         let leases = std::mem::take(&mut self.leases);
         let mut opted_in = leases.into_values().filter(|lease| lease.release_on_disconnect).peekable();
         let mut some = move || {
@@ -375,7 +376,7 @@ impl<S: Store, M> Drop for Keeping<S, M> {
             opted_in.peek().is_some()
         };
         if !some() {
-            return;
+            return close();
         }
         // In batches, so that a stream with very many leases does not block others.
         match Handle::try_current() {
@@ -383,8 +384,12 @@ impl<S: Store, M> Drop for Keeping<S, M> {
                 while some() {
                     tokio::task::yield_now().await;
                 }
+                close();
             })),
-            Err(_) => while some() {},
+            Err(_) => {
+                while some() {}
+                close();
+            }
         }
     }
 }

@@ -167,6 +167,22 @@ fn a_second_signal_ends_at_once() {
     held.ended();
 }
 
+/// An operator may drain a server that its supervisor then ends: the first signal asks for what goes on already.
+#[test]
+fn a_second_signal_after_an_operators_drain_ends_at_once() {
+    let server = Server::start_with(&["--drain-timeout", "5m"]);
+    // An open stream delays the drain: there is no other server that it could go to.
+    let held = server.spawn(&["run", "a", "--ttl", "2s", "--", "sh", "-c", "echo running; exec sleep 60"]);
+    assert_eq!(held.line(), "running");
+    server.run(&["drain", "--yes"]).expect(0);
+    server.process.signal(Signal::SIGTERM);
+    await_that("the first signal", || server.log().contains("a second signal ends the process at once"));
+    server.process.signal(Signal::SIGTERM);
+    server.process.ended().expect(128 + 15);
+    held.signal(Signal::SIGTERM);
+    held.ended();
+}
+
 #[test]
 fn an_operator_drains_the_server() {
     let server = Server::start();
