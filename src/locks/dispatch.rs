@@ -28,7 +28,7 @@ impl<'a> Target<'a> {
 /// The API's one way in. A session passes each of its operations through it, as the API does with each unary call.
 pub trait Dispatch: Clone + Send + Sync + 'static {
     /// Carries out the work of an operation, unless its caller may not do that. The work stays where its caller pinned
-    /// it: a move of its future is a copy of a kilobyte.
+    /// it: to move its future is to copy all that it will ever need.
     fn dispatch<T: Send>(
         &self,
         operation: OperationKind,
