@@ -12,7 +12,7 @@ pub(super) fn duration(span: Duration) -> prost_types::Duration {
     }
 }
 
-/// An id as text. Its `Display` writes the same through a formatter, at twice the cost.
+/// An id as text, without the formatter that its `Display` writes through.
 pub(super) fn id(id: Uuid) -> String {
     id.hyphenated().encode_lower(&mut Uuid::encode_buffer()).to_owned()
 }

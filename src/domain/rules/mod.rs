@@ -254,7 +254,7 @@ impl Lock {
         let offer = self.offer.map(|offer| offer.until);
         let delay = self.delay.as_ref().map(|delay| delay.until());
         let shares = self.next_due_of_shares();
-        // Each turn asks. One `min` of an iterator over all would cost three times as much.
+        // Without an iterator over all of them: each turn asks.
         let earlier = |one: Option<StoreTime>, other: Option<StoreTime>| match (one, other) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),

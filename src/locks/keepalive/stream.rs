@@ -40,7 +40,7 @@ where
         let mut keeping = Keeping::<S, ToClient>::open(&locks, StreamKind::KeepAlive, permission);
         let mut due = keeping.next_due();
         let mut timer = pin!(sleep_until(due));
-        // Made once: in each turn, a new one costs as much as the rest of it.
+        // Made once: a new one in each turn would register with its token, and leave it again.
         let (mut gone, mut draining) = (pin!(locks.going.gone.cancelled()), pin!(locks.going.draining.cancelled()));
         // `heard`: the last event was a message. Renewals come next, so that a flood of messages costs no lease.
         let (mut drain_sent, mut heard) = (false, false);

@@ -163,7 +163,7 @@ where
         let mut run = |begun: Begun| Box::pin(begun.run(locks.clone(), dispatch.clone()));
         let mut timer = pin!(tokio::time::sleep_until(session.next_due()));
         let mut due = session.next_due();
-        // Made once: in each turn, a new one costs as much as the rest of it.
+        // Made once: a new one in each turn would register with its token, and leave it again.
         let (mut gone, mut draining) = (pin!(locks.going.gone.cancelled()), pin!(locks.going.draining.cancelled()));
         // `heard`: the last event was a message. Renewals come next, so that a flood of messages costs no lease.
         let (mut drain_sent, mut heard) = (false, false);
