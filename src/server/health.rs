@@ -48,18 +48,20 @@ pub(super) struct Health {
 }
 
 impl Health {
-    /// Health for these services, which are not ready yet, and the gRPC service that reports it with the store.
+    /// Health for these services, which are ready before a port answers if the store is there from the start, and the
+    /// gRPC service that reports it with the store.
     pub(super) async fn new(
         services: &'static [&'static str],
         store: StoreIdentity,
         metrics: Arc<Metrics>,
+        is_up: bool,
     ) -> (Self, HealthServer<impl HealthApi>) {
         let reporter = HealthReporter::new();
         let statuses = HealthService::from_health_reporter(reporter.clone());
         let service = HealthServer::new(WithStore { statuses, store });
         let (readiness, change) = (watch::Sender::new(Readiness::Starting), Mutex::new(()));
         let health = Self { reporter, services, readiness, metrics, change };
-        health.set(Readiness::Starting).await;
+        health.set(if is_up { Readiness::Ready } else { Readiness::Starting }).await;
         (health, service)
     }
 

@@ -45,7 +45,7 @@ use admin::{Admin, Build, Callers, Hosts, Pages};
 use axum::Router;
 use backlog::Backlogs;
 use grants::AuditedGrants;
-use health::{Health, Readiness};
+use health::Health;
 use http2::Http2;
 use issuer_keys::IssuerKeys;
 use layers::{
@@ -226,12 +226,8 @@ impl Server<'_> {
         let Listeners { sockets, tls, access, .. } = listeners;
         let with_admin = config.admin_service == AdminPlace::Everywhere;
         let build = Build::with(&config.store);
-        let services = api::service_names(with_admin);
-        let (health, health_service) = Health::new(services, store.clone(), metrics.clone()).await;
-        if *store_up.borrow() {
-            // Before a port answers: the store in this process is there from the start.
-            health.set(Readiness::Ready).await;
-        }
+        let (services, is_up) = (api::service_names(with_admin), *store_up.borrow());
+        let (health, health_service) = Health::new(services, store.clone(), metrics.clone(), is_up).await;
         let calls = CallsLayer::new(metrics.calls.clone());
         let issuer_keys = IssuerKeys::start(access.clone(), metrics.access.clone()).await;
         let guard = |access| Guard::new(access, metrics.access.clone(), metrics.quotas.clone(), audit.clone());
