@@ -1,6 +1,6 @@
 //! AdminService: an operator's RPCs.
 
-use super::{Api, convert, dispatch::Caller, reply};
+use super::{Api, convert, dispatch::Caller, guard::Visitor, reply};
 use crate::{
     clock::wall_time,
     domain::outcome::RevokeOutcome,
@@ -75,7 +75,7 @@ impl<S> Api<S> {
             Err(_) => "failed",
         };
         let Some(audit) = &self.audit else { return };
-        let identity = caller.identity().map(|identity| identity.as_str().to_owned());
+        let identity = caller.visitor.as_ref().and_then(Visitor::identity).map(|name| name.to_string());
         let peer = caller.peer.map(|peer| peer.to_string());
         audit.note(wall_time(), &AuditEvent { outcome, identity, peer, ..event });
     }

@@ -200,7 +200,7 @@ impl Visitor {
             event: "denied",
             outcome,
             reason: Some(reason.text().to_owned()),
-            identity: self.identity().as_deref().map(str::to_owned),
+            identity: self.identity().map(|name| name.to_string()),
             peer: self.peer.map(|peer| peer.to_string()),
             verb: if let Need::Verb(verb) = need { Some(verb.text()) } else { None },
             lock_name,
