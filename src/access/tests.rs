@@ -290,7 +290,7 @@ mode = "observe"
 #[test]
 fn the_example_can_be_used() {
     let folder = Folder::new();
-    let example = include_str!("../../deploy/access/access.toml").replace("/etc/fencepost/jwks.json", "KEYS");
+    let example = include_str!("../../deploy/access/access.toml").replace("/etc/fencepost/access/jwks.json", "KEYS");
     let policy = folder.load(&example).unwrap();
     assert_eq!((policy.mode, policy.counts()), (Mode::Observe, [1, 1, 2, 3, 1]));
     let claims = with("iss", json!("https://kubernetes.default.svc.cluster.local"));

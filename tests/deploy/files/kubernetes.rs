@@ -8,11 +8,13 @@ use std::{fs, path::Path, process::Command};
 
 /// The oldest version with all that we use (`preStop.sleep` without a feature gate), and the newest one known.
 const VERSIONS: [&str; 2] = ["1.30", "1.37"];
+const FOLDERS: [&str; 3] = ["base", "tls", "access"];
 /// Connections have a second to close after the drain, and the store has a second for cleanups; one more for a busy
 /// node.
 const CLOSE_SECONDS: u64 = 3;
 
-fn rendered(folder: &str) -> String {
+/// The objects of a folder.
+pub(crate) fn rendered(folder: &str) -> String {
     passes(tool("kustomize").args(["build", &format!("deploy/kubernetes/{folder}")])).out
 }
 
@@ -31,7 +33,7 @@ fn number(text: &str, key: &str) -> u64 {
 
 #[test]
 fn manifests_have_the_types_of_kubernetes() {
-    for folder in ["base", "tls"] {
+    for folder in FOLDERS {
         let text = rendered(folder);
         let kinds = ["Namespace", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy"];
         assert!(kinds.iter().all(|kind| text.contains(&format!("kind: {kind}\n"))), "{text}");
@@ -43,6 +45,15 @@ fn manifests_have_the_types_of_kubernetes() {
         let wrong = spoilt(&text, "topologySpreadConstraints:", "topologySpread:", ".yaml");
         fails(&mut validated(wrong.path(), VERSIONS[0]), "topologySpread");
     }
+}
+
+#[test]
+fn the_pod_of_a_client_has_the_types_of_kubernetes() {
+    for version in VERSIONS {
+        passes(&mut validated(Path::new("deploy/access/pod.yaml"), version));
+    }
+    let wrong = spoilt(&read("deploy/access/pod.yaml"), "serviceAccountToken:", "serviceAccount:", ".yaml");
+    fails(&mut validated(wrong.path(), VERSIONS[0]), "serviceAccount");
 }
 
 #[test]
@@ -72,9 +83,11 @@ fn the_drain_fits_into_the_grace_period() {
 
 #[test]
 fn with_tls_the_service_does_not_say_h2c() {
-    let (base, tls) = (rendered("base"), rendered("tls"));
-    assert!(base.contains("appProtocol: kubernetes.io/h2c") && !tls.contains("h2c"), "{tls}");
-    assert!(tls.contains("name: FENCEPOST_TLS_CERT"), "{tls}");
+    assert!(rendered("base").contains("appProtocol: kubernetes.io/h2c"));
+    for folder in ["tls", "access"] {
+        let tls = rendered(folder);
+        assert!(!tls.contains("h2c") && tls.contains("name: FENCEPOST_TLS_CERT"), "{tls}");
+    }
 }
 
 #[test]
@@ -89,7 +102,7 @@ fn servers_reach_redis_and_its_sentinels() {
 /// A server refuses variables that it does not know: Kubernetes is not to add any.
 #[test]
 fn a_pod_has_the_variables_of_its_manifest_only() {
-    for folder in ["base", "tls"] {
+    for folder in FOLDERS {
         let text = rendered(folder);
         assert!(text.contains("enableServiceLinks: false\n"), "{text}");
     }

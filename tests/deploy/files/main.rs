@@ -6,11 +6,16 @@
 #[path = "../../support/binary.rs"]
 mod binary;
 mod compose_tls;
+#[path = "../../support/issuer.rs"]
+mod issuer;
 mod kubernetes;
+mod kubernetes_access;
 mod metrics;
+mod mounted;
 mod pinned;
 mod proxies;
 mod proxy;
+mod recipe;
 #[path = "../../support/redis.rs"]
 mod redis_server;
 mod schemas;

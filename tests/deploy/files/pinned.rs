@@ -9,11 +9,14 @@ use std::{collections::BTreeSet, path::Path, process::Command};
 /// Variables of the files that are not options of the server: those of compose.
 const OF_COMPOSE: [&str; 2] = ["FENCEPOST_IMAGE", "FENCEPOST_USER"];
 
+/// Files for clients.
+const OF_CLIENTS: [&str; 1] = ["deploy/access/pod.yaml"];
+
 /// All files of `deploy/`, and the Dockerfile.
 fn files() -> Vec<String> {
-    let folders = ["compose", "grafana", "kubernetes/base", "kubernetes/tls", "prometheus", "proxies", "systemd"];
+    let kubernetes = ["kubernetes/access", "kubernetes/base", "kubernetes/tls"];
     let mut files = vec!["Dockerfile".to_owned()];
-    for folder in folders {
+    for folder in ["access", "compose", "grafana", "prometheus", "proxies", "systemd"].into_iter().chain(kubernetes) {
         let found = files_in(&format!("deploy/{folder}"));
         files.extend(found.into_iter().filter(|path| Path::new(ROOT).join(path).is_file()));
     }
@@ -21,10 +24,13 @@ fn files() -> Vec<String> {
 }
 
 #[test]
-fn variables_are_options_of_the_server() {
-    let help = Process::start(&mut fencepost(&["serve", "--help"])).ended().expect(0).out;
+fn variables_are_options_of_the_server_or_of_clients() {
+    let help_of = |command: &str| Process::start(&mut fencepost(&[command, "--help"])).ended().expect(0).out;
+    let [of_server, of_client] = ["serve", "run"].map(help_of);
     let mut found = BTreeSet::new();
     for path in files() {
+        // A client does not know the options of a server.
+        let help = if OF_CLIENTS.contains(&&*path) { &of_client } else { &of_server };
         let text = read(&path);
         for (start, _) in text.match_indices("FENCEPOST_") {
             let end = text[start..].find(|next: char| !next.is_ascii_uppercase() && next != '_');

@@ -57,6 +57,15 @@ pub(crate) fn fails(command: &mut Command, text: &str) {
     assert!(ended.out.contains(text) || ended.err.contains(text), "{text:?} is not in {ended:?}");
 }
 
+/// The documents of a text of YAML.
+pub(crate) fn documents(yaml: &str) -> Vec<serde_json::Value> {
+    const CONVERT: &str = "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))";
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), yaml).unwrap();
+    let converted = passes(tool("python").args(["-c", CONVERT]).arg(file.path()));
+    serde_json::from_str(&converted.out).unwrap()
+}
+
 /// A copy of a file with something wrong in it, to show that a check looks at it. Keeps the file's extension.
 pub(crate) fn spoilt(text: &str, from: &str, to: &str, extension: &str) -> tempfile::NamedTempFile {
     assert!(text.contains(from), "{from:?} is not in the file");
