@@ -6,6 +6,7 @@
 #[path = "../../support/binary.rs"]
 mod binary;
 mod compose_tls;
+mod credentials;
 #[path = "../../support/issuer.rs"]
 mod issuer;
 mod kubernetes;

@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, path::Path, process::Command};
 const OF_COMPOSE: [&str; 2] = ["FENCEPOST_IMAGE", "FENCEPOST_USER"];
 
 /// Files for clients.
-const OF_CLIENTS: [&str; 1] = ["deploy/access/pod.yaml"];
+const OF_CLIENTS: [&str; 2] = ["deploy/access/billing.service", "deploy/access/pod.yaml"];
 
 /// All files of `deploy/`, and the Dockerfile.
 fn files() -> Vec<String> {
@@ -76,6 +76,19 @@ fn the_lines_for_tls_in_the_file_of_the_service_are_options() {
     let printed =
         Process::start(fencepost(&["serve", "--print-config", "--config"]).arg(file.path())).ended().expect(0);
     assert!(printed.out.contains("listen = \":7420\"") && printed.out.contains("clients.crt"), "{printed:?}");
+}
+
+/// Both ways to give the server its access file concern the same file.
+#[test]
+fn the_line_for_access_in_the_file_of_the_service_is_an_option() {
+    let text = read("deploy/systemd/fencepost.toml").replace("# access =", "access =");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    let printed =
+        Process::start(fencepost(&["serve", "--print-config", "--config"]).arg(file.path())).ended().expect(0);
+    let line = printed.out.lines().find_map(|line| line.strip_prefix("access = ")).unwrap();
+    let credential = format!("LoadCredential=access.toml:{}\n", line.trim_matches('"'));
+    assert!(read("deploy/systemd/access.conf").contains(&credential), "{credential}");
 }
 
 #[test]

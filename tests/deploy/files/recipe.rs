@@ -1,6 +1,7 @@
 //! What the recipes of docs/access.md make, for tests that follow them: certificates, keys, tokens and an access file.
 
 use crate::{
+    binary::{Process, fencepost},
     issuer::Issuer,
     proxy::replaced,
     tools::{ROOT, passes, read},
@@ -66,5 +67,12 @@ impl Recipe {
         let subject = format!("system:serviceaccount:{namespace}:{account}");
         let claims = json!({"iss": of_cluster("issuer"), "aud": [audience], "sub": subject, "exp": EXPIRES});
         self.issuer.token("RS256", &claims)
+    }
+
+    /// A static token and its entry.
+    pub(crate) fn static_token(name: &str) -> (String, String) {
+        let made = Process::start(&mut fencepost(&["token", "new", name])).ended().expect(0).out;
+        let (token, entry) = made.split_once("\n\n").unwrap();
+        (token.to_owned(), format!("\n{entry}"))
     }
 }
