@@ -96,7 +96,7 @@ impl Protocol {
     fn send_lease_command(&self, state: &mut State, client: usize, kind: CommandKind, through: Option<u8>) {
         let attempt = Attempt { request: state.request_of(client), number: 0 };
         let not_after = state.store.clock(state.now).after(COMMAND_WINDOW);
-        let next = through.and_then(|it| state.replicas[usize::from(it)].next());
+        let next = through.map(|it| state.replicas[usize::from(it)].next()).unwrap_or_default();
         let from = through.unwrap_or(NO_REPLICA);
         let command = StoreCommand { kind, from, attempt, copy: 0, not_after, next };
         state.send(Message::ToStore { command, copy: None, sent: state.now });

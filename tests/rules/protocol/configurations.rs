@@ -3,6 +3,7 @@
 use super::{
     holds, holds_if_long,
     model::{Bug, Protocol},
+    modes::Asks,
     state::Budget,
     store::SECOND,
     violation,
@@ -12,12 +13,14 @@ use super::{
 pub(crate) fn plain() -> Protocol {
     Protocol {
         clients: 2,
+        asks: [Asks::Alone; 3],
         replicas: 2,
         requests: 1,
         attempts: 1,
         renewals: 0,
         ttl: 3 * SECOND,
         tick: SECOND,
+        lock_delay: 0,
         wait: true,
         cancels: false,
         timeouts: false,
@@ -29,7 +32,7 @@ pub(crate) fn plain() -> Protocol {
     }
 }
 
-fn faults(change: impl FnOnce(&mut Budget)) -> Budget {
+pub(crate) fn faults(change: impl FnOnce(&mut Budget)) -> Budget {
     let mut budget = Budget::default();
     change(&mut budget);
     budget
@@ -112,7 +115,7 @@ fn invariants_hold_if_a_proxy_repeats_a_call() {
 
 /// As sent by a client that does not count attempts, or by gRPC's own retry policy. The TTL is longer than the time to
 /// which a cleanup cuts a lease.
-fn repeated_through_the_same_server() -> Protocol {
+pub(crate) fn repeated_through_the_same_server() -> Protocol {
     let budget = faults(|it| (it.repeats, it.losses) = (1, 1));
     Protocol { slow_calls: true, replicas: 1, ttl: 6 * SECOND, tick: 3 * SECOND, budget, ..plain() }
 }
@@ -142,7 +145,7 @@ fn invariants_hold_after_a_crash_and_retries() {
 }
 
 /// Checks that the bug breaks this invariant.
-fn breaks(bug: Bug, invariant: &str, protocol: Protocol) {
+pub(crate) fn breaks(bug: Bug, invariant: &str, protocol: Protocol) {
     let steps = violation(Protocol { bug: Some(bug), ..protocol }, invariant);
     println!("{bug:?} breaks {invariant:?} in {steps} steps");
 }

@@ -1,20 +1,33 @@
 //! Ghost state: an observer of the whole protocol, which checks the invariants.
 
-use super::store::{Answer, Attempt, Caused, CommandKind, Store, StoreCommand};
+use super::{
+    model::Protocol,
+    modes::may_be_together,
+    store::{Answer, Attempt, Caused, CommandKind, Granted, Store, StoreCommand},
+};
 use fencepost::testing::domain::{
     command::Outcome,
+    limits::CLAIM_WINDOW,
+    mode::PermitLimit,
     outcome::{AcquireOutcome, RenewOutcome},
     time::StoreTime,
 };
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
+    time::Duration,
+};
 
 /// An invariant. C1 to C7 are the names of the verification plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Invariant {
     /// C1 and C2: a later grant has a higher token.
     TokensRise,
-    /// C3: at most one client believes that it holds the lock.
+    /// C3: only clients that may hold the lock together believe that they hold it.
     Exclusion,
+    /// The store grants no more permits than there are, no slot twice, and nothing beside an exclusive lease, also
+    /// within the delay after a lease.
+    Room,
     /// C6: first come, first served. Only waiters that were silent, dropped, or let their offer lapse are skipped.
     InOrder,
     /// C7: a request is granted the lock once.
@@ -43,15 +56,20 @@ struct Waiter {
 pub(crate) struct Ghost {
     pub(crate) broken: BTreeSet<Invariant>,
     pub(crate) highest_token: u64,
-    granted: BTreeSet<u8>,
+    /// Requests that were granted the lock, and the slots of their permits.
+    granted: BTreeMap<u8, Option<NonZeroU32>>,
     /// Requests whose lease ended, and when.
     ended: Vec<(u8, StoreTime)>,
+    /// Requests whose client released the lease, before or after its end: no delay keeps the lock from others then.
+    released: BTreeSet<u8>,
     dropped: BTreeSet<Attempt>,
     /// Requests whose client received a timeout.
     timed_out: BTreeSet<u8>,
     queue: Vec<Waiter>,
-    /// The request that the lock is offered to, and until when (on the store's clock).
-    offered: Option<(u8, StoreTime)>,
+    /// The requests that the lock is offered to, and until when (on the store's clock).
+    offered: BTreeMap<u8, StoreTime>,
+    /// The limit of the semaphore.
+    limit: Option<PermitLimit>,
     /// When the store heard of each replica last.
     heartbeats: Vec<(u8, StoreTime)>,
     /// Replicas that were found dead, and not heard of since.
@@ -69,13 +87,14 @@ impl Ghost {
     /// Observes a command that the store runs.
     pub(crate) fn watch(
         &mut self,
+        model: &Protocol,
         now: StoreTime,
         command: &StoreCommand,
         answer: &Answer,
         caused: &Caused,
         store: &Store,
     ) {
-        if let Some((_, token)) = caused.granted {
+        if let Some(Granted { token, .. }) = caused.granted {
             self.check(Invariant::TokensRise, token > self.highest_token);
             self.highest_token = self.highest_token.max(token);
         }
@@ -83,23 +102,49 @@ impl Ghost {
             return;
         }
         self.ended.extend(&caused.ended);
-        let before = self.offered;
+        if command.kind == CommandKind::Release && model.lock_delay > 0 {
+            self.released.insert(command.attempt.request);
+        }
         self.update(now, command, answer);
-        if let Some((request, _)) = caused.granted {
-            let first = self.granted.insert(request);
-            self.check(Invariant::OncePerRequest, first);
+        let before = std::mem::take(&mut self.offered);
+        // An offer lasts for the claim window from the command that makes it.
+        let until = |request| before.get(&request).copied().filter(|it| now < *it).unwrap_or(now.after(CLAIM_WINDOW));
+        self.offered = store.offers().into_iter().map(|request| (request, until(request))).collect();
+        let limit_before = std::mem::replace(&mut self.limit, store.permit_limit());
+        if let Some(Granted { request, slot, .. }) = caused.granted {
+            let is_first = self.granted.insert(request, slot).is_none();
+            self.check(Invariant::OncePerRequest, is_first);
             self.check(Invariant::NoRevival, self.ended_at(request).is_none());
             self.check(Invariant::TimeoutIsFinal, !self.timed_out.contains(&request));
-            if before.is_none_or(|(offered, _)| offered != request) {
-                self.check_order(request, now);
+            if !before.contains_key(&request) {
+                self.check_order(model, request, now);
             }
-            if let Some((next, _)) = command.next {
-                self.check(Invariant::DroppedIsFinal, self.repeated || !self.dropped.contains(&next));
+            if let Answer::Released(Some((next, ..))) = answer {
+                self.check(Invariant::DroppedIsFinal, self.repeated || !self.dropped.contains(next));
             }
             self.queue.retain(|waiter| waiter.request != request);
+            self.check(Invariant::Room, self.has_room(model, now));
         }
         self.check_answer(command, answer);
-        self.check_offer(now, before, store.offered());
+        let was_lowered = limit_before.zip(self.limit).is_some_and(|(before, after)| after.permits < before.permits);
+        self.check_offers(model, now, &before, was_lowered);
+    }
+
+    /// Whether those that were granted the lock, and whose leases or delays have not ended, may hold it together, under
+    /// the limit that is in force.
+    fn has_room(&self, model: &Protocol, now: StoreTime) -> bool {
+        let delay = Duration::from_micros(model.lock_delay);
+        let is_over = |at: StoreTime, request| self.released.contains(&request) || at.after(delay) <= now;
+        let has_place = |request: u8| self.ended_at(request).is_none_or(|at| !is_over(at, request));
+        let holders: Vec<u8> = self.granted.keys().copied().filter(|request| has_place(*request)).collect();
+        let asks: Vec<_> = holders.iter().map(|request| model.asks_of(*request)).collect();
+        may_be_together(&asks, self.limit.map_or(0, |limit| limit.permits)) && self.have_slots_of_their_own(&holders)
+    }
+
+    /// Whether no two of these requests were granted the same slot.
+    pub(crate) fn have_slots_of_their_own(&self, requests: &[u8]) -> bool {
+        let slots: Vec<_> = requests.iter().filter_map(|request| *self.granted.get(request)?).collect();
+        slots.iter().collect::<BTreeSet<_>>().len() == slots.len()
     }
 
     /// A replica is heard of, at `now` on the store's clock.
@@ -135,7 +180,8 @@ impl Ghost {
                     .filter(|waiter| waiter.request == request)
                     .for_each(|waiter| waiter.missed = false);
             }
-            (CommandKind::Acquire | CommandKind::GiveUp, Answer::Of(Outcome::Acquire(AcquireOutcome::TimedOut(_)))) => {
+            (CommandKind::Acquire | CommandKind::GiveUp, Answer::Of(Outcome::Acquire(AcquireOutcome::TimedOut(_))))
+            | (CommandKind::Claim, Answer::Of(Outcome::Acquire(AcquireOutcome::LimitMismatch(_)))) => {
                 self.queue.retain(|waiter| waiter.request != request);
             }
             (CommandKind::Drop, _) => {
@@ -166,31 +212,33 @@ impl Ghost {
         }
     }
 
-    /// Checks the offer after a command.
-    fn check_offer(&mut self, now: StoreTime, before: Option<(u8, StoreTime)>, after: Option<(u8, StoreTime)>) {
-        self.offered = after;
-        if let Some((was, until)) = before
-            && after.is_none_or(|(is, _)| is != was)
-            && let Some(waiter) = self.queue.iter_mut().find(|waiter| waiter.request == was)
-            && !waiter.dropped
-        {
-            // An offer that is neither claimed nor declined lasts for the whole claim window, unless its server is
-            // silent.
-            waiter.missed = until <= now;
-            let (has_lapsed, replica) = (waiter.missed, waiter.replica);
-            self.check(Invariant::InOrder, has_lapsed || !self.is_live(replica, now));
+    /// Checks the offers after a command, beside those before.
+    fn check_offers(&mut self, model: &Protocol, now: StoreTime, before: &BTreeMap<u8, StoreTime>, was_lowered: bool) {
+        for (was, until) in before {
+            if !self.offered.contains_key(was)
+                && let Some(waiter) = self.queue.iter_mut().find(|waiter| waiter.request == *was)
+                && !waiter.dropped
+            {
+                // An offer that is neither claimed nor declined lasts for the whole claim window, unless its server is
+                // silent, or there are fewer permits.
+                waiter.missed = *until <= now;
+                let (has_lapsed, replica) = (waiter.missed, waiter.replica);
+                self.check(Invariant::InOrder, has_lapsed || was_lowered || !self.is_live(replica, now));
+            }
         }
-        if let Some((next, _)) = after
-            && before != after
-        {
-            self.check_order(next, now);
-        }
+        let made: Vec<u8> =
+            self.offered.iter().filter(|(it, until)| before.get(it) != Some(until)).map(|it| *it.0).collect();
+        made.into_iter().for_each(|next| self.check_order(model, next, now));
     }
 
-    /// Checks that each waiter ahead of `next` has a reason to be skipped.
-    fn check_order(&mut self, next: u8, now: StoreTime) {
+    /// Checks that each waiter ahead of `next` is offered the lock as well, or has a reason to be skipped.
+    fn check_order(&mut self, model: &Protocol, next: u8, now: StoreTime) {
         let ahead = self.queue.iter().take_while(|waiter| waiter.request != next);
-        let is_skipped = |it: &&Waiter| !it.missed && !it.dropped && self.is_live(it.replica, now);
+        let is_skipped = |it: &&Waiter| {
+            let exceeds = model.asks_of(it.request).exceeds(self.limit);
+            let is_passed = it.missed || it.dropped || exceeds || !self.is_live(it.replica, now);
+            !is_passed && !self.offered.contains_key(&it.request)
+        };
         let skipped = ahead.filter(is_skipped).count();
         self.check(Invariant::InOrder, skipped == 0);
     }
@@ -228,7 +276,7 @@ impl Ghost {
     /// The part that distinguishes states. Tokens are not, because only their order matters.
     pub(crate) fn for_key(&self) -> impl std::fmt::Debug {
         let Self { broken, granted, ended, dropped, timed_out, queue, offered, heartbeats, dead, .. } = self;
-        let flags = (self.store_forgot, self.repeated, dead);
-        (broken, granted, ended, dropped, timed_out, queue, offered, heartbeats, flags)
+        let others = (self.store_forgot, self.repeated, dead, self.limit, &self.released);
+        (broken, granted, ended, dropped, timed_out, queue, offered, heartbeats, others)
     }
 }

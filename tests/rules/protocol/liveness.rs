@@ -16,9 +16,9 @@ impl Protocol {
             return true;
         }
         let mut state = state.clone();
-        // Each live waiter may hold the lock for its TTL, each dead one may let its offer lapse, and the silence of a
-        // dead replica must be noticed first.
-        let each = self.ttl + 3 * SECOND + 2 * self.tick;
+        // Each live waiter may hold the lock for its TTL and leave a delay, each dead one may let its offer lapse, and
+        // the silence of a dead replica must be noticed first.
+        let each = self.ttl + self.lock_delay + 3 * SECOND + 2 * self.tick;
         let bound = 3 * SECOND + each * (1 + u64::from(self.clients) * u64::from(self.requests));
         for _ in 0..bound / self.tick {
             self.come_to_rest(&mut state);

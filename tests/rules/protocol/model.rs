@@ -2,6 +2,7 @@
 
 use super::{
     ghost::Invariant,
+    modes::{Asks, TWO, may_be_together},
     state::{Budget, Message, Phase, REQUESTS_PER_CLIENT, Replica, Reply, State},
 };
 use stateright::{Model, Property};
@@ -11,6 +12,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Protocol {
     pub(crate) clients: u8,
+    /// What each client asks for.
+    pub(crate) asks: [Asks; 3],
     pub(crate) replicas: u8,
     /// Requests for each client, and attempts for each request.
     pub(crate) requests: u8,
@@ -19,6 +22,8 @@ pub(crate) struct Protocol {
     /// In microseconds. A tick is longer than the timeout of a command to the store.
     pub(crate) ttl: u64,
     pub(crate) tick: u64,
+    /// How long its place is kept from others after a lease that its client did not release, in microseconds.
+    pub(crate) lock_delay: u64,
     /// Whether requests wait.
     pub(crate) wait: bool,
     /// Whether clients may cancel, waits may time out, and clients release.
@@ -100,6 +105,11 @@ pub(crate) enum Action {
 const LEAP: Duration = Duration::from_secs(31);
 
 impl Protocol {
+    /// What the client of this request asks for. Of what no client sends, it does not matter.
+    pub(super) fn asks_of(&self, request: u8) -> Asks {
+        self.asks.get(usize::from(request / REQUESTS_PER_CLIENT)).copied().unwrap_or(Asks::Alone)
+    }
+
     pub(super) fn deliver(&self, state: &mut State, at: usize) {
         match state.network.remove(at) {
             Message::Call { to, attempt, copy, sent } => self.take_call(state, to, attempt, copy, sent),
@@ -218,12 +228,15 @@ impl Protocol {
     }
 
     /// Checks the invariants of a single state.
-    fn check(state: &mut State) {
+    fn check(&self, state: &mut State) {
         let now = state.now;
         let valid = |phase: Phase| matches!(phase, Phase::Holding { until } if now < until);
-        let holders = state.clients.iter().filter(|client| valid(client.phase)).count();
-        let exclusive = holders <= 1 || state.ghost.store_forgot;
-        state.ghost.check(Invariant::Exclusion, exclusive);
+        let holders = (0..state.clients.len()).filter(|client| valid(state.clients[*client].phase));
+        let requests: Vec<u8> = holders.map(|client| state.request_of(client)).collect();
+        let asks: Vec<Asks> = requests.iter().map(|request| self.asks_of(*request)).collect();
+        // A limit that was lowered takes nothing from those who hold.
+        let are_together = may_be_together(&asks, TWO.permits) && state.ghost.have_slots_of_their_own(&requests);
+        state.ghost.check(Invariant::Exclusion, are_together || state.ghost.store_forgot);
     }
 
     /// Whether every waiter is served in time if no more faults occur, even without hints.
@@ -251,7 +264,7 @@ impl Model for Protocol {
     fn next_state(&self, before: &State, action: Action) -> Option<State> {
         let mut after = before.clone();
         self.act(&mut after, action);
-        Self::check(&mut after);
+        self.check(&mut after);
         Some(after)
     }
 
@@ -259,6 +272,7 @@ impl Model for Protocol {
         vec![
             Property::<Self>::always("tokens rise", |_, state: &State| state.ghost.holds(Invariant::TokensRise)),
             Property::<Self>::always("exclusion", |_, state: &State| state.ghost.holds(Invariant::Exclusion)),
+            Property::<Self>::always("room", |_, state: &State| state.ghost.holds(Invariant::Room)),
             Property::always("no lost waiter", |model: &Self, state: &State| model.loses_no_waiter(state)),
             Property::<Self>::always("in order", |_, state: &State| state.ghost.holds(Invariant::InOrder)),
             Property::<Self>::always("once per request", |_, state: &State| {
@@ -271,8 +285,8 @@ impl Model for Protocol {
             Property::<Self>::always("timeout is final", |_, state: &State| {
                 state.ghost.holds(Invariant::TimeoutIsFinal)
             }),
-            Property::<Self>::always("nothing left", |_, state: &State| {
-                state.ghost.store_forgot || !state.is_quiet() || !state.store.leaves_behind(state.now)
+            Property::always("nothing left", |model: &Self, state: &State| {
+                state.ghost.store_forgot || !state.is_quiet() || !state.store.leaves_behind(model, state.now)
             }),
         ]
     }

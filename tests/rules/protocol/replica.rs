@@ -3,7 +3,7 @@
 use super::{
     model::{Bug, Protocol},
     state::{Call, CallOutcome, Message, Reply, State},
-    store::{Answer, Attempt, CommandKind, StoreCommand},
+    store::{Answer, Attempt, CommandKind, NextCalls, StoreCommand},
 };
 use fencepost::testing::domain::{
     command::Outcome,
@@ -33,7 +33,7 @@ impl Protocol {
             not_after = clock.after(COMMAND_WINDOW * 100);
         }
         let id = if self.bug == Some(Bug::CleansUpByAttempt) { 0 } else { copy };
-        let command = StoreCommand { kind, from, attempt, copy: id, not_after, next: None };
+        let command = StoreCommand { kind, from, attempt, copy: id, not_after, next: NextCalls::default() };
         // The answer to a cleanup is ignored.
         let copy = (kind != CommandKind::Drop).then_some(copy);
         state.send(Message::ToStore { command, copy, sent: state.now });
@@ -48,9 +48,9 @@ impl Protocol {
         if !state.store.is_alive(state.now, from) {
             self.hear_of(state, from);
         }
-        let (answer, caused) = state.store.run(state.now, self.ttl, self.wait, command);
+        let (answer, caused) = state.store.run(self, state.now, command);
         let clock = state.store.clock(state.now);
-        state.ghost.watch(clock, command, &answer, &caused, &state.store);
+        state.ghost.watch(self, clock, command, &answer, &caused, &state.store);
         let mut own = Vec::new();
         for (replica, hinted) in caused.hints {
             if replica == from && copy.is_some() {
@@ -59,8 +59,9 @@ impl Protocol {
                 state.send(Message::Hint { to: replica, attempt: hinted });
             }
         }
-        if let (Answer::Released(Some(outcome)), Some((attempt, copy))) = (&answer, command.next) {
-            state.send(Message::HandOver { to: from, attempt, copy, outcome: Self::outcome_for_call(outcome), sent });
+        if let Answer::Released(Some((attempt, copy, outcome))) = &answer {
+            let outcome = Self::outcome_for_call(outcome);
+            state.send(Message::HandOver { to: from, attempt: *attempt, copy: *copy, outcome, sent });
         }
         match (kind, answer, copy) {
             (CommandKind::Renew, Answer::Of(Outcome::Renew(RenewOutcome::Renewed(renewed))), _) => {
@@ -235,7 +236,11 @@ impl Protocol {
             }
             AcquireOutcome::Queued => CallOutcome::Queued,
             AcquireOutcome::TimedOut(_) => CallOutcome::TimedOut,
-            AcquireOutcome::Contended(_) | AcquireOutcome::Ended => CallOutcome::Ended,
+            // A refusal because of the mode or the limit is final as well.
+            AcquireOutcome::Contended(_)
+            | AcquireOutcome::Ended
+            | AcquireOutcome::ModeMismatch
+            | AcquireOutcome::LimitMismatch(_) => CallOutcome::Ended,
             _ => CallOutcome::Failed,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{
     ghost::Ghost,
-    store::{Attempt, START, Store, StoreCommand},
+    store::{Attempt, NextCalls, START, Store, StoreCommand},
 };
 use fencepost::testing::domain::time::StoreTime;
 use std::time::Duration;
@@ -63,11 +63,11 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    /// The call that a release hands over to: a queued one that is the only call of its attempt.
-    pub(crate) fn next(&self) -> Option<(Attempt, u8)> {
-        let call = self.calls.iter().find(|call| call.queued)?;
-        let others = self.calls.iter().filter(|other| other.attempt == call.attempt).count();
-        (others == 1).then_some((call.attempt, call.copy))
+    /// The calls that a release may hand over to: queued ones, each the only call of its attempt.
+    pub(crate) fn next(&self) -> NextCalls {
+        let is_only = |call: &&Call| self.calls.iter().filter(|other| other.attempt == call.attempt).count() == 1;
+        let mut calls = self.calls.iter().filter(|call| call.queued).filter(is_only);
+        [(); 2].map(|()| calls.next().map(|call| (call.attempt, call.copy)))
     }
 }
 
@@ -220,9 +220,8 @@ impl State {
     /// request is granted once only if all attempts arrive within 10 s of the end.
     pub(crate) fn ended_long_ago(&self, request: u8) -> bool {
         const NOT_LONG: Duration = Duration::from_secs(8);
-        let lease = self.store.memory.lock.lease().filter(|lease| lease.request.0.as_bytes()[0] == request);
-        let unnoticed = lease.is_some_and(|lease| self.store.clock(self.now).since(lease.expires_at) > NOT_LONG);
-        unnoticed || self.ghost.ended_at(request).is_some_and(|at| self.store.clock(self.now).since(at) > NOT_LONG)
+        let ended = [self.store.expires(request), self.ghost.ended_at(request)];
+        ended.into_iter().flatten().any(|at| self.store.clock(self.now).since(at) > NOT_LONG)
     }
 
     pub(crate) fn send(&mut self, message: Message) {

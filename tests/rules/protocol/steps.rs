@@ -12,9 +12,11 @@ impl Protocol {
         for (client, it) in state.clients.iter().enumerate() {
             match it.phase {
                 Phase::Idle if it.begun < self.requests => {
-                    // Symmetry: clients are alike, and so are replicas, so the first steps are in order.
+                    // Symmetry: clients that ask for the same are alike, and so are replicas, so the first steps are in
+                    // order.
                     let first = state.clients.iter().all(|it| it.begun == 0);
-                    if it.begun > 0 || client == 0 || state.clients[client - 1].begun > 0 {
+                    let alike = (0..client).rev().find(|other| self.asks[*other] == self.asks[client]);
+                    if it.begun > 0 || alike.is_none_or(|other| state.clients[other].begun > 0) {
                         let through = alive.iter().take(if first { 1 } else { usize::MAX });
                         actions.extend(through.map(|replica| Action::Begin { client, replica: *replica }));
                     }
@@ -39,7 +41,7 @@ impl Protocol {
                     };
                     if self.releases && !state.network.iter().any(in_flight) {
                         actions.push(Action::Release { client, through: None });
-                        let claiming = alive.iter().filter(|it| state.replicas[usize::from(**it)].next().is_some());
+                        let claiming = alive.iter().filter(|it| state.replicas[usize::from(**it)].next()[0].is_some());
                         actions.extend(claiming.map(|it| Action::Release { client, through: Some(*it) }));
                     }
                     if it.renewals > 0 {

@@ -1,9 +1,12 @@
 //! The store: the pure rules, driven as the memory store drives them, with its own clock.
 
+use super::model::Protocol;
 use fencepost::testing::domain::{
+    binding::Binding,
     command::{Acquire, Candidate, Command, Effect, Effects, Outcome},
     ids::{Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-    lease::{LeaseEnd, Terms},
+    lease::{Delays, Extra, LeaseEnd, Terms},
+    mode::PermitLimit,
     name::{Holder, Metadata},
     outcome::{AcquireOutcome, ReleaseOutcome},
     replicas::Replicas,
@@ -11,7 +14,7 @@ use fencepost::testing::domain::{
     time::StoreTime,
     token::Sequencer,
 };
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 use uuid::Uuid;
 
 pub(crate) const SECOND: u64 = 1_000_000;
@@ -28,6 +31,9 @@ pub(crate) struct Attempt {
     pub(crate) request: u8,
     pub(crate) number: u32,
 }
+
+/// Calls of requests that are queued, each the only call of its attempt: of no more clients than wait beside a holder.
+pub(crate) type NextCalls = [Option<(Attempt, u8)>; 2];
 
 /// The kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,15 +56,22 @@ pub(crate) struct StoreCommand {
     pub(crate) copy: u8,
     /// On the store's clock.
     pub(crate) not_after: StoreTime,
-    /// The call that a release hands over to.
-    pub(crate) next: Option<(Attempt, u8)>,
+    /// The calls that a release may hand over to.
+    pub(crate) next: NextCalls,
 }
 
 impl StoreCommand {
     /// Applies what time has brought, as the store's timer does: a release of an unknown lease.
     pub(crate) fn apply_time(now: StoreTime) -> Self {
         let attempt = Attempt { request: 0xff, number: 1 };
-        Self { kind: CommandKind::Release, from: NO_REPLICA, attempt, copy: 0, not_after: now, next: None }
+        Self {
+            kind: CommandKind::Release,
+            from: NO_REPLICA,
+            attempt,
+            copy: 0,
+            not_after: now,
+            next: NextCalls::default(),
+        }
     }
 }
 
@@ -67,18 +80,26 @@ impl StoreCommand {
 pub(crate) enum Answer {
     /// The outcome of a command.
     Of(Outcome),
-    /// The outcome of a release's claim.
-    Released(Option<AcquireOutcome>),
+    /// The outcome of a release's claim, and the call that it was for.
+    Released(Option<(Attempt, u8, AcquireOutcome)>),
 }
 
 /// The effects of a command.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Caused {
     pub(crate) hints: Vec<(u8, Attempt)>,
-    /// The request that was granted the lock, and its token.
-    pub(crate) granted: Option<(u8, u64)>,
+    pub(crate) granted: Option<Granted>,
     /// Requests whose lease ended, and when. An expired lease ended when it expired, not when the store noticed.
     pub(crate) ended: Vec<(u8, StoreTime)>,
+}
+
+/// What a request was granted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granted {
+    pub(crate) request: u8,
+    pub(crate) token: u64,
+    /// The slot of a single permit.
+    pub(crate) slot: Option<NonZeroU32>,
 }
 
 /// The memory of the store.
@@ -143,7 +164,7 @@ impl Store {
     }
 
     /// Carries out a command.
-    pub(crate) fn run(&mut self, now: StoreTime, ttl: u64, wait: bool, command: &StoreCommand) -> (Answer, Caused) {
+    pub(crate) fn run(&mut self, model: &Protocol, now: StoreTime, command: &StoreCommand) -> (Answer, Caused) {
         let now = self.clock(now);
         let mut effects = Effects::new();
         let Memory { lock, sequencer, replicas, .. } = &mut self.memory;
@@ -162,26 +183,33 @@ impl Store {
         let candidate = Candidate { lease_id: lease, grant_id: GrantId(lease.0), attachment: None };
         let answer = match command.kind {
             CommandKind::Acquire => {
-                Answer::Of(turn.run(Command::Acquire(Acquire { call, terms: terms(request, ttl), wait, candidate })))
+                let terms = terms(model, request);
+                Answer::Of(turn.run(Command::Acquire(Acquire { call, terms, wait: model.wait, candidate })))
             }
             CommandKind::Claim => Answer::Of(turn.run(Command::Claim(call, candidate))),
             CommandKind::GiveUp => Answer::Of(turn.run(Command::GiveUp(call))),
             CommandKind::Drop => Answer::Of(turn.run(Command::DropCall(call))),
             CommandKind::Release => {
-                let next = command.next.map(|(it, copy)| {
+                let has_released = turn.run(Command::Release(lease)) == Outcome::Release(ReleaseOutcome::Released);
+                let is_of = |it: &&(Attempt, u8), request| lease_of(it.0.request).0 == request;
+                let next = |RequestId(request): RequestId, _: &Binding| {
+                    let (it, copy) = command.next.iter().flatten().find(|it| is_of(it, request))?;
                     let lease_id = lease_of(it.request);
                     let candidate = Candidate { lease_id, grant_id: GrantId(lease_id.0), attachment: None };
-                    Next { call: call_of(it, copy), candidate }
-                });
+                    Some(Next { call: call_of(*it, *copy), candidate })
+                };
                 // The leader claims for a call that waits at it, in the turn that frees the lock.
-                let released = turn.run(Command::Release(lease));
-                let next = next.filter(|_| released == Outcome::Release(ReleaseOutcome::Released));
-                let claimed = next.and_then(|next| turn.claim_offered(turn.replica, |_, _| Some(next)));
-                Answer::Released(claimed.map(|(_, outcome)| outcome))
+                let claimed = if has_released { turn.claim_offered(turn.replica, next) } else { None };
+                Answer::Released(claimed.map(|(call, outcome)| {
+                    let attempt = Attempt { request: number(call.request.0), number: call.attempt };
+                    (attempt, u8::try_from(call.id.0 - 1).expect("few copies"), outcome)
+                }))
             }
             CommandKind::Renew => Answer::Of(turn.run(Command::Renew { lease_id: lease, ttl: None })),
         };
         self.memory.lock.check();
+        // They are for a store that keeps leases elsewhere.
+        self.memory.lock.take_changed_shares();
         (answer, self.caused(now, &effects))
     }
 
@@ -193,9 +221,12 @@ impl Store {
                     let attempt = Attempt { request: number(request.0), number: *attempt };
                     caused.hints.push((number(replica.0), attempt));
                 }
-                Effect::Granted(_) => {
-                    let lease = self.memory.lock.lease().expect("a granted lease is current");
-                    caused.granted = Some((number(lease.request.0), lease.token.get()));
+                Effect::Granted(token) => {
+                    let lease = self.memory.lock.lease_of(*token).expect("a granted lease is current");
+                    let slot = lease.terms.mode.permits().and_then(|permits| permits.slot);
+                    let granted = Granted { request: number(lease.request.0), token: token.get(), slot };
+                    let before = caused.granted.replace(granted);
+                    assert!(before.is_none(), "a command grants one request");
                 }
                 Effect::Ended { lease, end } => {
                     let at = if *end == LeaseEnd::Expired { lease.expires_at } else { now };
@@ -208,14 +239,22 @@ impl Store {
         caused
     }
 
-    /// The request that the lock is offered to, and until when. Parsed from the `Debug` text: the rules do not expose
-    /// it.
-    pub(crate) fn offered(&self) -> Option<(u8, StoreTime)> {
-        let text = format!("{:?}", self.memory.lock);
-        let offer = text.split_once("offer: Some(Offer { request: RequestId(")?.1;
-        let request = u8::from_str_radix(offer.get(..2)?, 16).ok()?;
-        let until = offer.split_once("StoreTime(")?.1.split_once(')')?.0;
-        Some((request, StoreTime::from_micros(until.parse().ok()?)))
+    /// The requests that the lock is offered to.
+    pub(crate) fn offers(&self) -> Vec<u8> {
+        let mut offers: Vec<_> = self.memory.lock.offers().map(|request| number(request.0)).collect();
+        offers.sort_unstable();
+        offers
+    }
+
+    /// When the lease of this request expires, if it has one.
+    pub(crate) fn expires(&self, request: u8) -> Option<StoreTime> {
+        let lease = self.memory.lock.leases().find(|lease| number(lease.request.0) == request);
+        lease.map(|lease| lease.expires_at)
+    }
+
+    /// The limit of the semaphore that is in force.
+    pub(crate) fn permit_limit(&self) -> Option<PermitLimit> {
+        self.memory.lock.permit_limit()
     }
 
     /// Whether time has brought something.
@@ -224,10 +263,10 @@ impl Store {
     }
 
     /// Whether state is left after all periods have passed.
-    pub(crate) fn leaves_behind(&self, now: StoreTime) -> bool {
+    pub(crate) fn leaves_behind(&self, model: &Protocol, now: StoreTime) -> bool {
         let mut after = self.clone();
         let late = now.after(Duration::from_secs(100));
-        after.run(late, SECOND, true, &StoreCommand::apply_time(late));
+        after.run(model, late, &StoreCommand::apply_time(late));
         !after.memory.lock.is_idle()
     }
 }
@@ -244,16 +283,17 @@ fn lease_of(request: u8) -> LeaseId {
     LeaseId(id(request.into()))
 }
 
-fn terms(request: u8, ttl: u64) -> Terms {
+fn terms(model: &Protocol, request: u8) -> Terms {
+    let delays = Delays::new(Duration::ZERO, Duration::from_micros(model.lock_delay));
     Terms {
         fingerprint: request.into(),
-        ttl: Duration::from_micros(ttl),
+        ttl: Duration::from_micros(model.ttl),
         holder: Holder::new(String::new()).expect("an empty holder is valid"),
         metadata: Metadata::default(),
         min_token: 0,
         max_hold: None,
-        extra: None,
-        mode: Default::default(),
+        extra: delays.map(|delays| Box::new(Extra { delays: Some(delays), ..Extra::default() })),
+        mode: model.asks_of(request).mode(),
     }
 }
 
