@@ -144,13 +144,14 @@ pub(crate) struct LockArgs {
     pub limit: Option<u32>,
 
     /// Permits to take with --limit, at most N; given back together
-    #[arg(long, value_name = "N", requires = "limit", default_value_t = 1)]
+    // clap does not ask for `limit` where `shared` excludes it, so this excludes `shared` itself. So does the version.
+    #[arg(long, value_name = "N", requires = "limit", conflicts_with = "shared", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub permits: u32,
 
     /// Version of --limit, to be raised whenever that is changed: the highest one is in force for all, as long as the
     /// semaphore is in use
-    #[arg(long, value_name = "VERSION", requires = "limit", default_value_t = 0)]
+    #[arg(long, value_name = "VERSION", requires = "limit", conflicts_with = "shared", default_value_t = 0)]
     pub limit_version: u64,
 
     /// How long the lock, or what the lease has of it, stays unavailable after the grant, however the lease ends, such

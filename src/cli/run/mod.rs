@@ -77,7 +77,9 @@ pub(crate) struct RunArgs {
     name: String,
 
     /// Name of a further lock to hold at the same time; may be repeated. All are acquired, within one --wait, or none
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["min_token", "min_hold", "request_id", "shared", "limit"])]
+    // Those that need another one are named, too: clap does not ask for `limit` where `also` excludes it.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["min_token", "min_hold", "request_id"])]
+    #[arg(conflicts_with_all = ["shared", "limit", "permits", "limit_version"])]
     also: Vec<String>,
 
     #[command(flatten)]

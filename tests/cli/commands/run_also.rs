@@ -93,6 +93,15 @@ fn a_stuck_command_is_stopped_before_one_of_its_locks_was_held_for_max_hold() {
 }
 
 #[test]
+fn a_name_that_is_given_twice_is_one_lock() {
+    let server = Server::start();
+    let script = r#"printf '%s' "$FENCEPOST_TOKENS""#;
+    let ended = server.run(&["run", "a", "--also", "a", "--also", "b", "--also", "a", "--", "sh", "-c", script]);
+    let tokens = ended.expect(0).json();
+    assert_eq!(tokens.as_object().unwrap().keys().collect::<Vec<_>>(), ["a", "b"]);
+}
+
+#[test]
 fn runs_with_the_same_locks_do_not_wait_for_each_other_in_a_circle() {
     let (server, marks) = (Server::start(), Marks::new());
     let script = format!("echo begins >> {0}; sleep 0.1; echo ends >> {0}", marks.path());
@@ -107,9 +116,19 @@ fn runs_with_the_same_locks_do_not_wait_for_each_other_in_a_circle() {
 fn what_belongs_to_one_lock_is_refused() {
     let server = Server::start();
     let id = "00000000-0000-4000-8000-000000000001";
-    for option in [["--request-id", id], ["--min-token", "7"]] {
-        server.run(&["run", "a", "--also", "b", option[0], option[1], "--", "true"]).expect(2).says(option[0]);
+    for option in [
+        &["--request-id", id][..],
+        &["--min-token", "7"],
+        &["--min-hold", "1m"],
+        // All have one mode, so no name can be given in two.
+        &["--shared"],
+        &["--limit", "2"],
+        &["--permits", "2"],
+        &["--limit-version", "2"],
+    ] {
+        server.run(&[&["run", "a", "--also", "b"], option, &["--", "true"]].concat()).expect(2).says(option[0]);
     }
+    assert!(server.is_free("a") && server.is_free("b"));
     let many: Vec<_> = (0..64).map(|number| format!("--also=b{number}")).collect();
     let words: Vec<_> = ["run", "a"].into_iter().chain(many.iter().map(String::as_str)).chain(["--", "true"]).collect();
     server.run(&words).expect(2).says("1 to 64 different names, not 65");
