@@ -8,7 +8,7 @@ use super::{
     text, waiting,
 };
 use fencepost_client::{
-    Acquire, AcquireAllError, AcquireError, Client, Holder, Lock, LockDelay, LockSet,
+    Acquire, AcquireAllError, AcquireError, Client, Holder, Lock, LockDelay, LockSet, SemaphoreInfo,
     raw::v1::{AcquireResponse, acquire_response::Outcome},
 };
 use std::{future::IntoFuture, time::Duration};
@@ -153,13 +153,15 @@ fn request(client: &Client, lock_name: &str, lock: &LockArgs) -> Result<Acquire,
 fn not_acquired(error: &AcquireError, name: &str, lock: &LockArgs, servers: &ServerArgs) -> NotAcquired {
     let refused = |message: String| Failure::new(NOT_ACQUIRED, message);
     let failure = match error {
-        AcquireError::Contended { holders, waiters, delay, .. } => {
-            let answer = answer(Outcome::Contended, holders, delay.as_ref(), *waiters);
+        AcquireError::Contended { holders, holder_count, waiters, delay, semaphore, .. } => {
+            let answer =
+                answer(Outcome::Contended, (holders, *holder_count), delay.as_ref(), *waiters, semaphore.as_ref());
             let failure = refused(held(name, &answer) + &not_queued(lock));
             return NotAcquired { failure, answer: Some(answer) };
         }
-        AcquireError::TimedOut { holders, waiters, delay, .. } => {
-            let answer = answer(Outcome::TimedOut, holders, delay.as_ref(), *waiters);
+        AcquireError::TimedOut { holders, holder_count, waiters, delay, semaphore, .. } => {
+            let answer =
+                answer(Outcome::TimedOut, (holders, *holder_count), delay.as_ref(), *waiters, semaphore.as_ref());
             let failure = refused(format!("timed out after {}: {}", text::span(lock.wait), held(name, &answer)));
             return NotAcquired { failure, answer: Some(answer) };
         }
@@ -180,11 +182,16 @@ fn not_acquired(error: &AcquireError, name: &str, lock: &LockArgs, servers: &Ser
 }
 
 /// The answer on the wire.
-fn answer(outcome: Outcome, holders: &[Holder], delay: Option<&LockDelay>, waiters: u32) -> AcquireResponse {
+fn answer(
+    outcome: Outcome,
+    (holders, holder_count): (&[Holder], u32),
+    delay: Option<&LockDelay>,
+    waiters: u32,
+    semaphore: Option<&SemaphoreInfo>,
+) -> AcquireResponse {
     let holders: Vec<_> = holders.iter().cloned().map(Into::into).collect();
-    let delay = delay.cloned().map(Into::into);
-    let holder_count = u32::try_from(holders.len()).unwrap_or(u32::MAX);
-    AcquireResponse { outcome: outcome.into(), holders, holder_count, waiters, delay, ..Default::default() }
+    let (delay, semaphore) = (delay.cloned().map(Into::into), semaphore.copied().map(Into::into));
+    AcquireResponse { outcome: outcome.into(), holders, holder_count, waiters, delay, semaphore, ..Default::default() }
 }
 
 /// Why a request that would have waited was not queued.
@@ -216,19 +223,21 @@ mod tests {
         let contended = AcquireError::Contended {
             name: name.clone(),
             holders: holders.clone(),
+            holder_count: 10_000,
             waiters: 2,
             delay: None,
             semaphore: None,
         };
         let refused = refusal(&contended, Duration::ZERO);
-        let message = "a is held by worker-7 (token 9) for another 0 ms; 2 waiters";
+        let message = "a is held by worker-7 (token 9) for another 0 ms and 9999 more; 2 waiters";
         assert_eq!(refused.failure, Failure::new(NOT_ACQUIRED, message));
         let answer = refused.answer.unwrap();
-        assert_eq!((answer.outcome(), answer.waiters), (Outcome::Contended, 2));
+        assert_eq!((answer.outcome(), answer.holder_count, answer.waiters), (Outcome::Contended, 10_000, 2));
         let lock = LockArgs { wait: Duration::from_secs(10), max_waiters: Some(2), ..LockArgs::default() };
         let unqueued = not_acquired(&contended, "a", &lock, &ServerArgs::default()).failure;
         assert_eq!(unqueued, Failure::new(NOT_ACQUIRED, format!("{message}: not queued, since --max-waiters is 2")));
-        let late = AcquireError::TimedOut { name, holders, waiters: 0, delay: None, semaphore: None };
+        let holder_count = 1;
+        let late = AcquireError::TimedOut { name, holders, holder_count, waiters: 0, delay: None, semaphore: None };
         let refused = refusal(&late, Duration::from_secs(10));
         assert!(refused.failure.message.starts_with("timed out after 10 s: a is held by worker-7"), "{refused:?}");
         assert_eq!(refused.answer.unwrap().outcome(), Outcome::TimedOut);

@@ -148,8 +148,8 @@ impl AcquireAll {
     fn in_turn(&self, cause: AcquireError, wait: Duration) -> AcquireError {
         let is_late = !self.by_tries && !self.wait.is_zero() && wait.is_zero();
         match cause {
-            AcquireError::Contended { name, holders, waiters, delay, semaphore } if is_late => {
-                AcquireError::TimedOut { name, holders, waiters, delay, semaphore }
+            AcquireError::Contended { name, holders, holder_count, waiters, delay, semaphore } if is_late => {
+                AcquireError::TimedOut { name, holders, holder_count, waiters, delay, semaphore }
             }
             other => other,
         }

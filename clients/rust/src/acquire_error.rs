@@ -20,6 +20,8 @@ pub enum AcquireError {
         /// The holders; empty while the lock is offered to the next waiter, and with a delay. One, or the oldest of
         /// those that share it: at most 8.
         holders: Vec<Holder>,
+        /// How many holders the lock has in all.
+        holder_count: u32,
         /// The number of waiters.
         waiters: u32,
         /// Why nobody gets the lock, if nobody holds it.
@@ -35,6 +37,8 @@ pub enum AcquireError {
         /// The holders; empty while the lock is offered to the next waiter, and with a delay. One, or the oldest of
         /// those that share it: at most 8.
         holders: Vec<Holder>,
+        /// How many holders the lock has in all.
+        holder_count: u32,
         /// The number of other waiters.
         waiters: u32,
         /// Why nobody gets the lock, if nobody holds it.
@@ -103,12 +107,14 @@ pub enum AcquireError {
 impl AcquireError {
     pub(crate) fn contended(name: String, answer: v1::AcquireResponse) -> Self {
         let (delay, semaphore) = (answer.delay.map(Into::into), answer.semaphore.map(Into::into));
-        Self::Contended { name, holders: holders(answer.holders), waiters: answer.waiters, delay, semaphore }
+        let (holders, holder_count, waiters) = (holders(answer.holders), answer.holder_count, answer.waiters);
+        Self::Contended { name, holders, holder_count, waiters, delay, semaphore }
     }
 
     pub(crate) fn timed_out(name: String, answer: v1::AcquireResponse) -> Self {
         let (delay, semaphore) = (answer.delay.map(Into::into), answer.semaphore.map(Into::into));
-        Self::TimedOut { name, holders: holders(answer.holders), waiters: answer.waiters, delay, semaphore }
+        let (holders, holder_count, waiters) = (holders(answer.holders), answer.holder_count, answer.waiters);
+        Self::TimedOut { name, holders, holder_count, waiters, delay, semaphore }
     }
 }
 
@@ -172,11 +178,12 @@ mod tests {
             (vec![holder("a"), holder(""), holder("b")], None, "is held by a and b, 2 waiting"),
         ] {
             let (name, waiters, semaphore) = ("orders/42".to_owned(), 2, None);
-            let (of_contended, of_late) = (holders.clone(), delay.clone());
-            let contended =
-                AcquireError::Contended { name: name.clone(), holders: of_contended, waiters, delay, semaphore };
+            let holder_count = holders.len().try_into().unwrap_or_default();
+            let of_contended = (name.clone(), holders.clone(), delay.clone());
+            let late = AcquireError::TimedOut { name, holders, holder_count, waiters, delay, semaphore };
+            let (name, holders, delay) = of_contended;
+            let contended = AcquireError::Contended { name, holders, holder_count, waiters, delay, semaphore };
             assert_eq!(contended.to_string(), format!("orders/42 {state}"));
-            let late = AcquireError::TimedOut { name, holders, waiters, delay: of_late, semaphore };
             assert_eq!(late.to_string(), format!("timed out waiting for orders/42: it {state}"));
         }
     }

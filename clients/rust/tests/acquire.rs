@@ -61,10 +61,10 @@ async fn contention_names_the_holders() {
     let semaphore = v1::Semaphore { permits_used: 2, permit_limit: 2, permit_limit_version: 7 };
     fake.on_acquire(move |_| {
         let semaphore = Some(semaphore);
-        Do::Answer(v1::AcquireResponse { semaphore, ..refused(Outcome::Contended) })
+        Do::Answer(v1::AcquireResponse { semaphore, holder_count: 9, ..refused(Outcome::Contended) })
     });
     match client(&[&fake]).acquire("x").semaphore(2).await {
-        Err(AcquireError::Contended { holders, waiters: 2, semaphore: permits, .. }) => {
+        Err(AcquireError::Contended { holders, holder_count: 9, waiters: 2, semaphore: permits, .. }) => {
             assert_eq!((holders[0].label.as_str(), permits), ("somebody", Some(semaphore.into())));
         }
         other => panic!("{other:?}"),

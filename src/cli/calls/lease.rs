@@ -110,7 +110,13 @@ fn converted(name: &str, to: To, reply: &ConvertResponse) -> Result<String, Fail
         }
         Converted::Contended => {
             let holders = text::state((&reply.holders, reply.holder_count), None);
-            Err(Failure::new(NOT_ACQUIRED, format!("{} is {holders}: nothing was changed", text::visible(name))))
+            // This lease is one of them. What else can be in the way has no holder.
+            let unseen = match reply.holder_count {
+                0 | 1 => ", and is offered to another reader, or a delay keeps the place of one that has gone",
+                _ => "",
+            };
+            let what = format!("{} is {holders}{unseen}: nothing was changed", text::visible(name));
+            Err(Failure::new(NOT_ACQUIRED, format!("{what}; try again when no other reader is left")))
         }
         Converted::Lost => Err(Failure::new(NO, ended(name, reply.end(), reply.successor_token, "stop the work"))),
         Converted::Unspecified => Err(super::unknown_answer()),
