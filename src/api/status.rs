@@ -63,7 +63,9 @@ impl From<LocksError> for Status {
         let (code, reason, retry): (Code, &str, Option<Duration>) = match &error {
             LocksError::Overtaken => (Code::Aborted, "OVERTAKEN", None),
             LocksError::Ended => (Code::Aborted, "REQUEST_ENDED", None),
-            LocksError::OtherTerms => return refused("request_id", "was used before with other parameters"),
+            LocksError::OtherTerms => {
+                return refused("request_id", "was used before with other parameters: use a new one for a new request");
+            }
             LocksError::MinTokenTooHigh { max } => {
                 return refused("min_token", &format!("must be at most {max}: 24 h above the server's time"));
             }

@@ -83,8 +83,8 @@ pub enum LocksError {
     TokensExhausted,
     /// The lock is shared with classic clients.
     #[error(
-        "classic clients share this lock (--classic-prefix), and would take it within min_hold or lock_delay, and beside \
-         SHARED holders: leave them out"
+        "classic clients share this lock (--classic-prefix), and see neither min_hold and lock_delay nor SHARED or \
+         SEMAPHORE holders: leave them out"
     )]
     BesideClassic,
     /// The caller may not do it. Nothing was done.
