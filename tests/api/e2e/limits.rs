@@ -15,7 +15,7 @@ fn bytes(count: usize) -> String {
 }
 
 /// Requests with one field that is refused, and its name.
-fn beyond_limits() -> Vec<(&'static str, AcquireRequest)> {
+pub(crate) fn beyond_limits() -> Vec<(&'static str, AcquireRequest)> {
     let (day, tick) = (Duration::from_secs(24 * 60 * 60), Duration::from_nanos(1));
     vec![
         ("lock_name", AcquireRequest { lock_name: String::new(), ..acquire_request("", TTL) }),
@@ -75,7 +75,7 @@ fn beyond_limits() -> Vec<(&'static str, AcquireRequest)> {
 }
 
 /// Of semaphores.
-fn beyond_permits() -> Vec<(&'static str, AcquireRequest)> {
+pub(crate) fn beyond_permits() -> Vec<(&'static str, AcquireRequest)> {
     vec![
         ("permit_limit", permits("a", 0, 0)),
         ("permit_limit", permits("a", 1, limits::PERMITS_MAX + 1)),
@@ -88,7 +88,7 @@ fn beyond_permits() -> Vec<(&'static str, AcquireRequest)> {
 }
 
 /// Of the spans for which a lock is held or unavailable.
-fn beyond_spans() -> Vec<(&'static str, AcquireRequest)> {
+pub(crate) fn beyond_spans() -> Vec<(&'static str, AcquireRequest)> {
     let tick = Duration::from_nanos(1);
     vec![
         ("lock_delay", AcquireRequest { lock_delay: span(limits::LOCK_DELAY_MAX + tick), ..acquire_request("a", TTL) }),
