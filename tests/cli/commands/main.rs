@@ -12,6 +12,7 @@ mod client_testing;
 mod completion;
 mod deadlocks;
 mod export;
+mod fleet;
 mod help;
 mod hold;
 #[path = "../../support/issuer.rs"]
@@ -20,6 +21,8 @@ mod issuer_keys;
 mod last_answer;
 mod marks;
 mod observe;
+#[path = "../../support/old_server.rs"]
+mod old_server;
 mod one_redis;
 mod port_file;
 mod quorum;
@@ -27,6 +30,8 @@ mod recipes;
 #[path = "../../support/redis.rs"]
 mod redis;
 mod refusals;
+mod refused_conversions;
+mod refused_modes;
 mod run;
 mod run_also;
 mod run_danger;
