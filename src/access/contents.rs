@@ -19,8 +19,9 @@ impl Contents {
         let bytes = read(path).map_err(AccessError::of_file)?;
         let text = String::from_utf8(bytes).map_err(|_| AccessError::of_file("is no text: it must be UTF-8"))?;
         let file = parse(&text)?;
+        let folder = path.parent().unwrap_or(path);
         let keys = file.jwt.iter().map(|entry| match entry.keys.get_ref() {
-            KeysAt::File(path) => read(path).map(Some),
+            KeysAt::File(keys) => read(&folder.join(keys)).map(Some),
             KeysAt::Url(url) => Ok(fetched.of(url)),
         });
         let keys = keys.collect();

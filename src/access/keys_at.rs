@@ -11,6 +11,8 @@ const PORT: u16 = 443;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) enum KeysAt {
+    /// A path. Unless it is absolute, it begins in the folder of the access file, so that a server and a workstation
+    /// that checks the file find the keys beside it.
     File(PathBuf),
     Url(KeysUrl),
 }

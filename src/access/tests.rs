@@ -102,6 +102,19 @@ fn a_static_token_is_known_until_it_expires() {
 }
 
 #[test]
+fn keys_may_be_beside_the_access_file() {
+    let folder = Folder::new();
+    fs::create_dir(folder.path("keys")).unwrap();
+    fs::rename(folder.path("jwks.json"), folder.path("keys/cluster.json")).unwrap();
+    let policy = folder.load(&format!("{ENFORCE}{}", ISSUER.replace("KEYS", "keys/cluster.json"))).unwrap();
+    assert_eq!(name_of(&policy, &folder.issuer.token("ES256", &claims())), Ok("k8s:billing".into()));
+    // Not those in the folder of the process.
+    assert!(fs::exists("Cargo.toml").unwrap());
+    let refusal = folder.refusal(&format!("{ENFORCE}{}", ISSUER.replace("KEYS", "Cargo.toml")));
+    assert!(refusal.contains("Cargo.toml") && refusal.contains("No such file"), "{refusal}");
+}
+
+#[test]
 fn each_algorithm_of_the_entry_is_verified() {
     let folder = Folder::new();
     let policy = folder.load(&format!("{ENFORCE}{ISSUER}")).unwrap();
