@@ -23,6 +23,8 @@ pub(super) enum Contender {
     ClassicPool,
     /// The same, on one multiplexed connection.
     ClassicMultiplexed,
+    /// A tonic server that forwards to the classic lock: the least that a server in front of Redis does.
+    ClassicForwarded,
     /// Waiters that retry the classic lock.
     RetryLoop,
     /// The classic lock with a renewal timer for each lease.
@@ -31,9 +33,11 @@ pub(super) enum Contender {
 
 /// Fencepost comes last in each round, so that its baselines are measured right before it.
 pub(super) fn of(plan: &Plan, workload: Workload) -> Vec<Contender> {
-    use Contender::{ClassicMultiplexed, ClassicPool, EchoStream, EchoUnary, Fencepost, RetryLoop, Watchdogs};
+    use Contender::{
+        ClassicForwarded, ClassicMultiplexed, ClassicPool, EchoStream, EchoUnary, Fencepost, RetryLoop, Watchdogs,
+    };
     let all: &[Contender] = match workload {
-        Workload::Pairs => &[EchoUnary, EchoStream, ClassicPool, ClassicMultiplexed],
+        Workload::Pairs => &[EchoUnary, EchoStream, ClassicPool, ClassicMultiplexed, ClassicForwarded],
         Workload::Handoff | Workload::Wake => &[EchoUnary, EchoStream, RetryLoop],
         Workload::Idle => &[EchoUnary, RetryLoop],
         Workload::Hold => &[Watchdogs],
@@ -78,6 +82,7 @@ pub(super) async fn measure(run: Run<'_>, workload: Workload, contender: Contend
     let testbed = match contender {
         Contender::Fencepost => Testbed::fencepost(run.plan).await.context("cannot start a server")?,
         Contender::EchoUnary | Contender::EchoStream => Testbed::echo().await.context("cannot start the echo")?,
+        Contender::ClassicForwarded => Testbed::forwarder(run.plan).await.context("cannot start the forwarder")?,
         _ => Testbed::redis_alone(run.plan).await.context("cannot use Redis")?,
     };
     let (via, own) = match contender {
@@ -85,7 +90,7 @@ pub(super) async fn measure(run: Run<'_>, workload: Workload, contender: Contend
         Contender::EchoStream => (Via::Session, false),
         _ => (run.plan.via, contender == Contender::Fencepost),
     };
-    if own || contender.is_echo() {
+    if own || contender.is_echo() || contender == Contender::ClassicForwarded {
         if own && workload == Workload::Pairs {
             held::acquire(run, &testbed).await.context("cannot acquire the locks that are held meanwhile")?;
         }
@@ -135,6 +140,7 @@ impl Contender {
             Self::EchoStream => "tonic echo, stream",
             Self::ClassicPool => "classic, deadpool",
             Self::ClassicMultiplexed => "classic, multiplexed",
+            Self::ClassicForwarded => "classic, forwarded",
             Self::RetryLoop => "classic, retry loop",
             Self::Watchdogs => "direct watchdogs",
         }
@@ -148,6 +154,7 @@ impl Contender {
             Self::EchoStream => "echo_stream",
             Self::ClassicPool => "classic_deadpool",
             Self::ClassicMultiplexed => "classic_multiplexed",
+            Self::ClassicForwarded => "classic_forwarded",
             Self::RetryLoop => "retry_loop",
             Self::Watchdogs => "watchdogs",
         }

@@ -1,7 +1,12 @@
 //! The transport baseline: a server of the same API that only sends answers of the same size. Its calls cost what gRPC
-//! itself costs.
+//! itself costs. With a Redis it forwards acquires and releases to the classic lock there: the least that a server in
+//! front of Redis does.
 
-use super::caller::wire;
+use super::{
+    baselines::{ClassicLock, TTL},
+    caller::{Failure, wire},
+};
+use deadpool_redis::redis::{Client, aio::MultiplexedConnection};
 use fencepost_proto::v1::{
     AcquireRequest, AcquireResponse, CheckTokenRequest, CheckTokenResponse, ConvertRequest, ConvertResponse,
     DescribeRequest, DescribeResponse, GetRequest, GetResponse, KeepAliveRequest, KeepAliveResponse, Lease, LeaseEnd,
@@ -12,13 +17,16 @@ use fencepost_proto::v1::{
     lock_service_server::{LockService, LockServiceServer},
     session_request, session_response,
 };
+use futures_util::{Stream, StreamExt};
 use std::{
     pin::Pin,
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     time::Duration,
 };
 use tokio::net::TcpListener;
-use tokio_stream::{Stream, StreamExt};
 use tonic::{
     Request, Response, Status, Streaming,
     transport::{Server, server::TcpIncoming},
@@ -26,27 +34,38 @@ use tonic::{
 
 /// Calls with at least this wait never return: the cost of a waiting call in tonic itself.
 const HELD_OPEN: Duration = Duration::from_secs(600);
+/// Operations of a stream that are forwarded at a time: no benchmark has more clients on one.
+const FORWARDED_MAX: usize = 10_000;
+/// The lease id of each answer that no Redis stands behind.
+const LEASE_ID: &str = "5f7f1d52-6d0b-4f6e-9b0a-0f3f1d1c7a10";
 
 type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Default)]
 struct Echo {
     /// Waiting calls.
-    open: AtomicU32,
+    open: Arc<AtomicU32>,
+    /// Where it forwards to.
+    redis: Option<(MultiplexedConnection, ClassicLock)>,
 }
 
 /// `echo`: serves on a free port, which it logs like the server, until it is killed.
-pub(crate) async fn serve() -> anyhow::Result<()> {
+pub(crate) async fn serve(redis: Option<String>) -> anyhow::Result<()> {
+    let redis = match redis {
+        Some(url) => Some((Client::open(url)?.get_multiplexed_async_connection().await?, ClassicLock::new())),
+        None => None,
+    };
+    let echo = Echo { redis, ..Echo::default() };
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     eprintln!("{}", serde_json::json!({ "message": "listening", "addr": listener.local_addr()?.to_string() }));
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    Ok(Server::builder().add_service(LockServiceServer::new(Echo::default())).serve_with_incoming(incoming).await?)
+    Ok(Server::builder().add_service(LockServiceServer::new(echo)).serve_with_incoming(incoming).await?)
 }
 
-fn acquired(request: AcquireRequest) -> AcquireResponse {
+fn acquired(request: AcquireRequest, lease_id: String) -> AcquireResponse {
     let lease = Lease {
         lock_name: request.lock_name,
-        lease_id: "5f7f1d52-6d0b-4f6e-9b0a-0f3f1d1c7a10".to_owned(),
+        lease_id,
         grant_id: "9c0f2a4e-1b7d-4c58-8a43-6e5d2b9f7c31".to_owned(),
         fencing_token: 1_763_000_000_000_000,
         ttl: request.ttl,
@@ -62,19 +81,37 @@ fn acquired(request: AcquireRequest) -> AcquireResponse {
     }
 }
 
-fn released() -> ReleaseResponse {
-    ReleaseResponse { end: LeaseEnd::Released.into(), successor_token: 0 }
-}
+impl Echo {
+    async fn acquired(&self, request: AcquireRequest) -> Result<AcquireResponse, Status> {
+        let lease_id = match self.redis.clone() {
+            Some((mut redis, classic)) => classic.take(&mut redis, &request.lock_name, TTL).await?,
+            None => Some(LEASE_ID.to_owned()),
+        };
+        Ok(acquired(request, lease_id.ok_or_else(|| Status::aborted("the lock is held"))?))
+    }
 
-fn answer(request: SessionRequest) -> Option<SessionResponse> {
-    let message = match request.message? {
-        session_request::Message::Acquire(acquire) => {
-            session_response::Message::Acquire(acquired(acquire.request.unwrap_or_default()))
+    async fn released(
+        &self,
+        ReleaseRequest { lock_name, lease_id }: ReleaseRequest,
+    ) -> Result<ReleaseResponse, Status> {
+        if let Some((mut redis, classic)) = self.redis.clone() {
+            classic.release(&mut redis, &lock_name, &lease_id).await?;
         }
-        session_request::Message::Release(_) => session_response::Message::Release(released()),
-        _ => return None,
-    };
-    Some(SessionResponse { operation: request.operation, message: Some(message) })
+        Ok(ReleaseResponse { end: LeaseEnd::Released.into(), successor_token: 0 })
+    }
+
+    async fn answer(&self, request: SessionRequest) -> Result<SessionResponse, Status> {
+        let message = match request.message {
+            Some(session_request::Message::Acquire(acquire)) => {
+                session_response::Message::Acquire(self.acquired(acquire.request.unwrap_or_default()).await?)
+            }
+            Some(session_request::Message::Release(release)) => {
+                session_response::Message::Release(self.released(release).await?)
+            }
+            _ => return Err(not_here()),
+        };
+        Ok(SessionResponse { operation: request.operation, message: Some(message) })
+    }
 }
 
 #[tonic::async_trait]
@@ -86,11 +123,11 @@ impl LockService for Echo {
             self.open.fetch_add(1, Relaxed);
             std::future::pending::<()>().await;
         }
-        Ok(Response::new(acquired(request)))
+        Ok(Response::new(self.acquired(request).await?))
     }
 
-    async fn release(&self, _: Request<ReleaseRequest>) -> Result<Response<ReleaseResponse>, Status> {
-        Ok(Response::new(released()))
+    async fn release(&self, request: Request<ReleaseRequest>) -> Result<Response<ReleaseResponse>, Status> {
+        Ok(Response::new(self.released(request.into_inner()).await?))
     }
 
     type SessionStream = Messages<SessionResponse>;
@@ -99,8 +136,16 @@ impl LockService for Echo {
         &self,
         request: Request<Streaming<SessionRequest>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        let answers = request.into_inner().filter_map(|request| request.map(answer).transpose());
-        Ok(Response::new(Box::pin(answers)))
+        let echo = self.clone();
+        let answers = request.into_inner().map(move |request| {
+            let echo = echo.clone();
+            async move { echo.answer(request?).await }
+        });
+        // Nothing waits, and so nothing overtakes, without a Redis.
+        Ok(Response::new(match self.redis {
+            Some(_) => Box::pin(answers.buffer_unordered(FORWARDED_MAX)),
+            None => Box::pin(answers.then(|answer| answer)),
+        }))
     }
 
     /// Reports the waiting calls as waiters.
@@ -153,6 +198,12 @@ impl LockService for Echo {
 
     async fn check_token(&self, _: Request<CheckTokenRequest>) -> Result<Response<CheckTokenResponse>, Status> {
         Err(not_here())
+    }
+}
+
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Self {
+        Self::unavailable(failure.0)
     }
 }
 

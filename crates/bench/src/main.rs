@@ -47,7 +47,7 @@ fn main() -> ExitCode {
             let error = child::become_program(parent, &program);
             Err(anyhow::anyhow!("cannot start {program:?}: {error}"))
         }
-        (Some(Process::Echo), _) => block_on(workers(), async { echo::serve().await.map(|()| 0) }),
+        (Some(Process::Echo { redis }), _) => block_on(workers(), async { echo::serve(redis).await.map(|()| 0) }),
         (None, Some(args)) => block_on(args.threads, bench(args)),
         // clap demands a target.
         (None, None) => Ok(NO),

@@ -73,7 +73,10 @@ pub(crate) struct Cli {
 pub(crate) enum Process {
     /// Serve the tonic echo, a baseline
     #[command(hide = true)]
-    Echo,
+    Echo {
+        /// Redis with the classic locks to which it forwards
+        redis: Option<String>,
+    },
     /// Run a program that ends when the benchmark ends
     #[command(hide = true)]
     Child {

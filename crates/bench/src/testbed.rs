@@ -68,9 +68,19 @@ impl Testbed {
 
     /// The echo server.
     pub(super) async fn echo() -> Result<Self> {
-        let mut testbed = Self { servers: Vec::new(), started: Vec::new(), redis: None };
+        Self::own_server(None).await
+    }
+
+    /// A server that forwards to the classic lock.
+    pub(super) async fn forwarder(plan: &Plan) -> Result<Self> {
+        Self::own_server(redis(plan).await?).await
+    }
+
+    async fn own_server(redis: Option<Redis>) -> Result<Self> {
+        let words = [Some("echo".to_owned()), redis.as_ref().map(|redis| redis.url.clone())];
+        let mut testbed = Self { servers: Vec::new(), started: Vec::new(), redis };
         let own = std::env::current_exe().context("cannot find this program")?;
-        testbed.start(own.as_os_str(), &["echo".to_owned()]).await?;
+        testbed.start(own.as_os_str(), &words.into_iter().flatten().collect::<Vec<_>>()).await?;
         Ok(testbed)
     }
 

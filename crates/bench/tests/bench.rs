@@ -110,7 +110,7 @@ fn report_on_redis(workloads: &str) -> Value {
 fn pairs_and_hand_offs_are_measured_on_a_redis_of_their_own() {
     let report = report_on_redis("pairs,handoff");
     let with_redis = [&LATENCIES[..], &["redis_cpu_s_per_100k", "evalsha_per_operation"]].concat();
-    let (pairs, line) = (["classic_deadpool", "classic_multiplexed"], ["retry_loop"]);
+    let (pairs, line) = (["classic_deadpool", "classic_multiplexed", "classic_forwarded"], ["retry_loop"]);
     let echoes = ["echo_unary", "echo_stream"];
     check(&report, "pairs", &with_redis, &[&echoes[..], &pairs].concat());
     check(&report, "handoff", &with_redis, &[&echoes[..], &line].concat());

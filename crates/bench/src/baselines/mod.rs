@@ -13,7 +13,7 @@ use deadpool_redis::{
 use std::time::Duration;
 
 /// The TTL of a lock, as in the Fencepost workloads.
-const TTL: Duration = Duration::from_secs(30);
+pub(super) const TTL: Duration = Duration::from_secs(30);
 
 impl From<RedisError> for Failure {
     fn from(error: RedisError) -> Self {
@@ -29,13 +29,13 @@ impl From<PoolError> for Failure {
 
 /// The commands of the classic lock.
 #[derive(Clone)]
-struct ClassicLock {
+pub(super) struct ClassicLock {
     release: Script,
     renew: Script,
 }
 
 impl ClassicLock {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let if_mine = |then: &str| {
             Script::new(&format!(
                 "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call({then}) else return 0 end"
@@ -45,7 +45,7 @@ impl ClassicLock {
     }
 
     /// Tries to acquire. Returns the value that proves ownership, or `None` if the lock is held.
-    async fn take(
+    pub(super) async fn take(
         &self,
         redis: &mut (impl ConnectionLike + Send),
         name: &str,
@@ -58,7 +58,12 @@ impl ClassicLock {
         Ok(set.map(|_| value))
     }
 
-    async fn release(&self, redis: &mut (impl ConnectionLike + Send), name: &str, value: &str) -> Result<(), Failure> {
+    pub(super) async fn release(
+        &self,
+        redis: &mut (impl ConnectionLike + Send),
+        name: &str,
+        value: &str,
+    ) -> Result<(), Failure> {
         done(self.release.key(name).arg(value).invoke_async(redis).await?)
     }
 
