@@ -13,35 +13,35 @@ use std::time::Duration;
 pub enum AcquireError {
     /// The lock is not free, and no wait was requested, or as many as [`max_waiters`](crate::Acquire::max_waiters)
     /// allows wait already.
-    #[error("{}", describe(.name, "", .holders, .delay.as_ref(), *.waiters))]
+    #[error("{}", describe(.name, (.holders, *.holder_count), .delay.as_ref(), *.waiters))]
     Contended {
         /// The lock's name.
         name: String,
-        /// The holders; empty while the lock is offered to the next waiter, and with a delay. One, or the oldest of
-        /// those that share it: at most 8.
+        /// The holders; empty while the lock is offered to the next waiter, and if a delay alone keeps it. One, or the
+        /// oldest of those that share it: at most 8.
         holders: Vec<Holder>,
         /// How many holders the lock has in all.
         holder_count: u32,
         /// The number of waiters.
         waiters: u32,
-        /// Why nobody gets the lock, if nobody holds it.
+        /// Why nobody gets the lock, if nobody holds it, or why a place of it is not free beside the holders.
         delay: Option<LockDelay>,
         /// The permits, if the lock is held as a semaphore.
         semaphore: Option<SemaphoreInfo>,
     },
     /// The wait ended without a grant.
-    #[error("{}", describe("it", &format!("timed out waiting for {name}: "), .holders, .delay.as_ref(), *.waiters))]
+    #[error("timed out waiting for {name}: {}", describe("it", (.holders, *.holder_count), .delay.as_ref(), *.waiters))]
     TimedOut {
         /// The lock's name.
         name: String,
-        /// The holders; empty while the lock is offered to the next waiter, and with a delay. One, or the oldest of
-        /// those that share it: at most 8.
+        /// The holders; empty while the lock is offered to the next waiter, and if a delay alone keeps it. One, or the
+        /// oldest of those that share it: at most 8.
         holders: Vec<Holder>,
         /// How many holders the lock has in all.
         holder_count: u32,
         /// The number of other waiters.
         waiters: u32,
-        /// Why nobody gets the lock, if nobody holds it.
+        /// Why nobody gets the lock, if nobody holds it, or why a place of it is not free beside the holders.
         delay: Option<LockDelay>,
         /// The permits, if the lock is held as a semaphore.
         semaphore: Option<SemaphoreInfo>,
@@ -149,15 +149,26 @@ fn with_reason(message: &str, reason: &str) -> String {
 }
 
 /// Who holds the lock `name`, or why nobody gets it, and how many wait.
-fn describe(name: &str, before: &str, holders: &[Holder], delay: Option<&LockDelay>, waiters: u32) -> String {
-    let labels: Vec<_> = holders.iter().map(|it| it.label.as_str()).filter(|label| !label.is_empty()).collect();
+fn describe(name: &str, holders: (&[Holder], u32), delay: Option<&LockDelay>, waiters: u32) -> String {
     let state = match (holders, delay) {
-        ([], Some(delay)) => delay.to_string(),
-        ([], None) => "is being offered to the next waiter".to_owned(),
-        _ if labels.is_empty() => "is held".to_owned(),
-        _ => format!("is held by {}", labels.join(" and ")),
+        (([], _), Some(delay)) => delay.to_string(),
+        (([], _), None) => "is being offered to the next waiter".to_owned(),
+        ((holders, count), None) => held(holders, count),
+        ((holders, count), Some(delay)) => format!("{}, and a place of it {delay}", held(holders, count)),
     };
-    format!("{before}{name} {state}, {waiters} waiting")
+    format!("{name} {state}, {waiters} waiting")
+}
+
+/// Names the holders that have a label, and counts all others: those without one, and those that are not shown.
+fn held(holders: &[Holder], count: u32) -> String {
+    let labels: Vec<_> = holders.iter().map(|it| it.label.as_str()).filter(|label| !label.is_empty()).collect();
+    let more = u32::try_from(labels.len()).map_or(0, |named| count.saturating_sub(named));
+    match (labels.as_slice(), more) {
+        ([], 0 | 1) => "is held".to_owned(),
+        ([], _) => format!("is held by {count} holders"),
+        (_, 0) => format!("is held by {}", labels.join(" and ")),
+        (_, _) => format!("is held by {} and {more} more", labels.join(" and ")),
+    }
 }
 
 #[cfg(test)]
@@ -169,16 +180,26 @@ mod tests {
         let holder = |label: &str| Holder { label: label.to_owned(), ..Default::default() };
         let delay =
             |holder: &str| LockDelay { remaining: Duration::from_millis(24_300), holder: holder.into(), token: 7 };
-        for (holders, delay, state) in [
-            (vec![], None, "is being offered to the next waiter, 2 waiting"),
-            (vec![], Some(delay("a")), "is unavailable for another 24.3s (delay after a), 2 waiting"),
-            (vec![], Some(delay("")), "is unavailable for another 24.3s (delay after its last lease), 2 waiting"),
-            (vec![holder("")], None, "is held, 2 waiting"),
-            (vec![holder("a")], None, "is held by a, 2 waiting"),
-            (vec![holder("a"), holder(""), holder("b")], None, "is held by a and b, 2 waiting"),
+        let two = || vec![holder("a"), holder("b")];
+        for (holders, holder_count, delay, state) in [
+            (vec![], 0, None, "is being offered to the next waiter, 2 waiting"),
+            (vec![], 0, Some(delay("a")), "is unavailable for another 24.3s (delay after a), 2 waiting"),
+            (vec![], 0, Some(delay("")), "is unavailable for another 24.3s (delay after its last lease), 2 waiting"),
+            (vec![holder("")], 1, None, "is held, 2 waiting"),
+            (vec![holder("")], 9, None, "is held by 9 holders, 2 waiting"),
+            (vec![holder("a")], 1, None, "is held by a, 2 waiting"),
+            (two(), 2, None, "is held by a and b, 2 waiting"),
+            (two(), 10_000, None, "is held by a and b and 9998 more, 2 waiting"),
+            (vec![holder("a"), holder(""), holder("b")], 3, None, "is held by a and b and 1 more, 2 waiting"),
+            (
+                two(),
+                3,
+                Some(delay("c")),
+                "is held by a and b and 1 more, and a place of it is unavailable for another 24.3s (delay after c), \
+                 2 waiting",
+            ),
         ] {
             let (name, waiters, semaphore) = ("orders/42".to_owned(), 2, None);
-            let holder_count = holders.len().try_into().unwrap_or_default();
             let of_contended = (name.clone(), holders.clone(), delay.clone());
             let late = AcquireError::TimedOut { name, holders, holder_count, waiters, delay, semaphore };
             let (name, holders, delay) = of_contended;
