@@ -44,6 +44,6 @@ def test_the_permits_of_a_semaphore() -> None:
 
 @pytest.mark.parametrize("kind", [Contended, TimedOut])
 def test_an_error_keeps_the_permits_when_it_is_copied(kind: type[Contended | TimedOut]) -> None:
-    error = kind("a", (), 1, None, Semaphore(used=5, limit=5, version=0))
+    error = kind("a", (), 12, 1, None, Semaphore(used=5, limit=5, version=0))
     copy = pickle.loads(pickle.dumps(error))
-    assert (copy.name, copy.waiters, copy.semaphore) == ("a", 1, error.semaphore)
+    assert (copy.name, copy.holder_count, copy.waiters, copy.semaphore) == ("a", 12, 1, error.semaphore)

@@ -99,7 +99,7 @@ def test_pauses_grow_until_a_term_is_long_or_a_wait_was_full() -> None:
     campaign.elected(200.0)
     assert campaign.lost(LOST, 7, 202.0) == 0
     grow()
-    assert campaign.failed(TimedOut("a", (), 1)) == 0
+    assert campaign.failed(TimedOut("a", (), 0, 1)) == 0
     grow()
 
 
@@ -114,7 +114,7 @@ def test_a_shorter_wait_is_found_if_a_server_allows_no_longer_one() -> None:
     assert len(waits) < 10
     while campaign.wait:
         assert campaign.failed(refused) == 0
-    assert 0 <= campaign.failed(Contended("a", (), 0)) <= 0.05
+    assert 0 <= campaign.failed(Contended("a", (), 0, 0)) <= 0.05
     with pytest.raises(Refused):
         campaign.failed(refused)
 

@@ -15,7 +15,17 @@ from support.proxy import Proxy
 from test_loss import revoke
 
 import fencepost
-from fencepost import Client, Contended, LeaseEnd, LockDelay, NotAllAcquired, TimedOut, aio
+from fencepost import (
+    Client,
+    Contended,
+    Holder,
+    LeaseEnd,
+    LockDelay,
+    NotAllAcquired,
+    Semaphore,
+    TimedOut,
+    aio,
+)
 from fencepost._core.together import Asked
 from fencepost.types import Loss, LossReason
 
@@ -110,12 +120,14 @@ def test_the_locks_of_a_set(client: Client, other: Client, name: str) -> None:
     assert is_of(other.get(c).delay, tried.tokens[c], client._options.holder, LONG)
 
 
-def test_a_wait_of_a_set_that_was_over_before_the_turn_of_a_lock_tells_its_delay() -> None:
+def test_a_wait_of_a_set_that_was_over_before_the_turn_of_a_lock_tells_all_of_its_state() -> None:
     asked = Asked(["a"], None, 1, "me", None, None, None, None, None, 0.0)
-    delay = LockDelay(3.0, "worker-7", 7)
-    cause = asked.not_acquired(Contended("a", (), 0, delay), [], waits=True).cause
+    delay, semaphore = LockDelay(3.0, "worker-7", 7), Semaphore(9, 10, 0)
+    holders = (Holder("worker-1", 7, "grant", None, None, None),)
+    contended = Contended("a", holders, 9, 2, delay, semaphore)
+    cause = asked.not_acquired(contended, [], waits=True).cause
     assert isinstance(cause, TimedOut)
-    assert cause.delay == delay
+    assert vars(cause) == vars(contended)
 
 
 @pytest.mark.parametrize(("option", "longest"), [("min_hold", 86_400), ("lock_delay", 60)])

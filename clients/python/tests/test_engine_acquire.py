@@ -37,15 +37,19 @@ def test_the_outcomes_of_an_acquire() -> None:
     first, second = world.sent()
     assert second.acquire.request.wait_timeout.seconds == 5
     holders = [pb.LockHolder(holder="other", fencing_token=3)]
-    contended = pb.AcquireResponse(outcome=pb.AcquireResponse.OUTCOME_CONTENDED, holders=holders, waiters=2)
+    contended = pb.AcquireResponse(
+        outcome=pb.AcquireResponse.OUTCOME_CONTENDED, holders=holders, holder_count=9, waiters=2
+    )
     world.answer(pb.SessionResponse(operation=first.operation, acquire=contended))
     # The answer to a retry of a wait that was over.
     world.answer(pb.SessionResponse(operation=second.operation, acquire=contended))
-    assert isinstance(end(refused), Contended)
-    assert str(end(refused)) == "a is held by other, 2 waiting"
+    not_waited = end(refused)
+    assert isinstance(not_waited, Contended)
+    assert str(not_waited) == "a is held by other and 8 more, 2 waiting"
     timed_out = end(waited)
     assert isinstance(timed_out, TimedOut)
-    assert timed_out.waiters == 2
+    assert str(timed_out) == "timed out waiting for a: it is held by other and 8 more, 2 waiting"
+    assert (not_waited.holder_count, timed_out.holder_count, timed_out.waiters) == (9, 9, 2)
     assert world.engine.is_idle
 
 

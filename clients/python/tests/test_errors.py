@@ -20,24 +20,31 @@ HELD = (Holder("worker-1", 7, "grant", None, None, None),)
 TWO = (*HELD, Holder("worker-2", 8, "grant", None, None, None))
 UNNAMED = (Holder("", 7, "grant", None, None, None),)
 DELAY = LockDelay(24.04, "worker-7", 7)
+DELAYED = "is unavailable for another 24.0 s (delay after worker-7)"
 
 
 @pytest.mark.parametrize(
-    ("holders", "delay", "text"),
+    ("holders", "count", "delay", "text"),
     [
-        (HELD, None, "is held by worker-1, 2 waiting"),
-        (TWO, None, "is held by worker-1 and worker-2, 2 waiting"),
-        (UNNAMED, None, "is held, 2 waiting"),
-        ((), None, "is being offered to the next waiter, 2 waiting"),
-        ((), DELAY, "is unavailable for another 24.0 s (delay after worker-7), 2 waiting"),
-        ((), LockDelay(0.31, "", 7), "is unavailable for another 0.3 s (delay after its last lease), 2 waiting"),
+        (HELD, 1, None, "is held by worker-1"),
+        (TWO, 2, None, "is held by worker-1 and worker-2"),
+        (TWO, 10_000, None, "is held by worker-1 and worker-2 and 9998 more"),
+        (UNNAMED, 1, None, "is held"),
+        (UNNAMED, 9, None, "is held by 9 holders"),
+        ((*UNNAMED, *TWO), 3, None, "is held by worker-1 and worker-2 and 1 more"),
+        ((), 0, None, "is being offered to the next waiter"),
+        ((), 0, DELAY, DELAYED),
+        ((), 0, LockDelay(0.31, "", 7), "is unavailable for another 0.3 s (delay after its last lease)"),
+        (TWO, 3, DELAY, f"is held by worker-1 and worker-2 and 1 more, and a place of it {DELAYED}"),
     ],
 )
-def test_who_holds_it(holders: tuple[Holder, ...], delay: LockDelay | None, text: str) -> None:
-    contended, timed_out = Contended("orders/42", holders, 2, delay), TimedOut("orders/42", holders, 2, delay)
-    assert str(contended) == f"orders/42 {text}"
-    assert str(timed_out) == f"timed out waiting for orders/42: it {text}"
+def test_who_holds_it(holders: tuple[Holder, ...], count: int, delay: LockDelay | None, text: str) -> None:
+    contended = Contended("orders/42", holders, count, 2, delay)
+    timed_out = TimedOut("orders/42", holders, count, 2, delay)
+    assert str(contended) == f"orders/42 {text}, 2 waiting"
+    assert str(timed_out) == f"timed out waiting for orders/42: it {text}, 2 waiting"
     for error in (contended, timed_out):
+        assert error.holder_count == count
         assert vars(pickle.loads(pickle.dumps(error))) == vars(error)
 
 

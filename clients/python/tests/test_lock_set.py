@@ -60,6 +60,17 @@ def test_a_name_has_one_mode() -> None:
         ordered([("a",)])  # type: ignore[list-item]
 
 
+def test_a_name_with_two_modes_sends_nothing(client: Client, other: Client, name: str) -> None:
+    a, b, c = names(name)
+    twice: list[str | tuple[str, LockMode]] = [a, b, (b, LockMode.SHARED)]
+    with other.watch(name) as events:
+        for acquire in (client.acquire_all, client.try_all):
+            with pytest.raises(ValueError, match="b is asked for both as exclusive and as shared"):
+                acquire(twice)
+        client.acquire(c).release()
+        assert next(events).name == c, "it is the first lock that the server has heard of"
+
+
 def test_parents_are_shared_and_leaves_are_not(client: Client, other: Client, name: str) -> None:
     parent, shared = name, LockMode.SHARED
     with client.acquire_all([f"{name}/a", (parent, shared)], owner="job-7") as first:

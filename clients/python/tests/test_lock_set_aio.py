@@ -69,6 +69,17 @@ async def test_parents_are_shared_and_leaves_are_not(async_client: aio.Client, n
         await async_client.acquire_all([*names, name])
 
 
+async def test_a_name_with_two_modes_sends_nothing(async_client: aio.Client, name: str) -> None:
+    a, b, c = names(name)
+    twice: list[str | tuple[str, LockMode]] = [a, b, (b, LockMode.SHARED)]
+    async with async_client.watch(name) as events:
+        for acquire in (async_client.acquire_all, async_client.try_all):
+            with pytest.raises(ValueError, match="b is asked for both as exclusive and as shared"):
+                await acquire(twice)
+        await (await async_client.acquire(c)).release()
+        assert (await anext(events)).name == c, "it is the first lock that the server has heard of"
+
+
 async def test_one_that_is_held_gives_back_the_others(async_client: aio.Client, name: str) -> None:
     a, b, c = names(name)
     async with async_client.lock(c):

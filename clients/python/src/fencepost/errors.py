@@ -25,30 +25,41 @@ class _NotAcquired(FencepostError):
         self,
         name: str,
         holders: tuple[Holder, ...],
+        holder_count: int,
         waiters: int,
         delay: LockDelay | None = None,
         semaphore: Semaphore | None = None,
     ) -> None:
-        super().__init__(name, holders, waiters, delay, semaphore)
+        super().__init__(name, holders, holder_count, waiters, delay, semaphore)
         self.name = name
         self.holders = holders
         """One, or the oldest of those that hold the lock together: at most 8. Empty while the lock is offered to the
-        next waiter, and if there is a ``delay``."""
+        next waiter, and if a ``delay`` alone keeps it."""
+        self.holder_count = holder_count
+        """How many holders the lock has in all."""
         self.waiters = waiters
         """The number of requests that wait for the lock."""
         self.delay = delay
-        """Why nobody gets the lock although nobody holds it; None if there is no such delay."""
+        """Why nobody gets the lock although nobody holds it, or why a place of it is not free beside the holders; None
+        if there is no such delay."""
         self.semaphore = semaphore
         """Its permits, if it is held as a semaphore."""
 
     def _is_taken(self) -> str:
+        states = [self._is_held()] if self.holders else []
         if self.delay is not None:
             left, after = f"{self.delay.remaining:.1f} s", self.delay.holder or "its last lease"
-            return f"is unavailable for another {left} (delay after {after}), {self.waiters} waiting"
+            states.append(f"is unavailable for another {left} (delay after {after})")
+        state = ", and a place of it ".join(states) or "is being offered to the next waiter"
+        return f"{state}, {self.waiters} waiting"
+
+    def _is_held(self) -> str:
+        """Names the holders that have a label, and counts all others: those without one, and those not shown."""
         labels = [it.holder for it in self.holders if it.holder]
-        if not self.holders:
-            return f"is being offered to the next waiter, {self.waiters} waiting"
-        return f"is held{' by ' + ' and '.join(labels) if labels else ''}, {self.waiters} waiting"
+        more = self.holder_count - len(labels)
+        if not labels:
+            return f"is held by {more} holders" if more > 1 else "is held"
+        return f"is held by {' and '.join([*labels, f'{more} more'] if more > 0 else labels)}"
 
 
 class Contended(_NotAcquired):

@@ -179,8 +179,8 @@ class Acquire:
             is_full = self._request.max_waiters and from_duration(self._request.wait_timeout)
             waited = (self._waits and not is_full) or answer.outcome == pb.AcquireResponse.OUTCOME_TIMED_OUT
             kind = TimedOut if waited else Contended
-            holders = tuple(map(holder, answer.holders))
-            self._finish(kind(self._request.lock_name, holders, answer.waiters, delay(answer), semaphore(answer)))
+            name, holders, count = self._request.lock_name, tuple(map(holder, answer.holders)), answer.holder_count
+            self._finish(kind(name, holders, count, answer.waiters, delay(answer), semaphore(answer)))
 
     def _granted(
         self, answer: pb.AcquireResponse, sent: float, now: float, attach: Callable[[Lease], None] | None

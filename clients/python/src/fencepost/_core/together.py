@@ -62,7 +62,7 @@ class Asked:
         name = self.names[min(len(leases), len(self.names) - 1)]
         if isinstance(error, Contended) and waits and self._waits:
             # The wait was over before its turn.
-            error = TimedOut(error.name, error.holders, error.waiters, error.delay, error.semaphore)
+            error = TimedOut(error.name, error.holders, error.holder_count, error.waiters, error.delay, error.semaphore)
         if isinstance(error, LockLost):
             name = error.name
         names = tuple(it.name for it in reversed(leases) if it.lost is None)
