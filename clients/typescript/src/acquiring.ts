@@ -172,9 +172,15 @@ function timedOut({ message }: Request, response: AcquireResponse): TimedOut {
   return new TimedOut(message.lockName, ...stateFrom(response));
 }
 
-type State = [holders: LockHolder[], waiters: number, delay: LockDelay | undefined, semaphore: Semaphore | undefined];
+type State = [
+  holders: LockHolder[],
+  holderCount: number,
+  waiters: number,
+  delay: LockDelay | undefined,
+  semaphore: Semaphore | undefined,
+];
 
 /** Why the lock was not granted. */
-function stateFrom({ holders, waiters, delay, semaphore }: AcquireResponse): State {
-  return [holders.map(holderFrom), waiters, delayFrom(delay), semaphoreFrom(semaphore)];
+function stateFrom({ holders, holderCount, waiters, delay, semaphore }: AcquireResponse): State {
+  return [holders.map(holderFrom), holderCount, waiters, delayFrom(delay), semaphoreFrom(semaphore)];
 }

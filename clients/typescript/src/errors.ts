@@ -13,12 +13,14 @@ export class Contended extends FencepostError {
   readonly lockName: string;
   /**
    * Who holds the lock: one, or the oldest of those that hold it together, at most 8. Empty while it is offered to the
-   * next waiter, and if there is a delay.
+   * next waiter, and if a delay alone keeps it.
    */
   readonly holders: readonly LockHolder[];
+  /** How many holders the lock has in all. */
+  readonly holderCount: number;
   /** How many requests wait for the lock. */
   readonly waiters: number;
-  /** Why nobody gets the lock, if nobody holds it. */
+  /** Why nobody gets the lock, if nobody holds it, or why a place of it is not free beside the holders. */
   readonly delay: LockDelay | undefined;
   /** The permits, if the lock is held as a semaphore. */
   readonly semaphore: Semaphore | undefined;
@@ -26,13 +28,15 @@ export class Contended extends FencepostError {
   constructor(
     lockName: string,
     holders: readonly LockHolder[],
+    holderCount: number,
     waiters: number,
     delay?: LockDelay,
     semaphore?: Semaphore,
   ) {
-    super(`${lockName} is ${describe(holders, waiters, delay)}`);
+    super(`${lockName} is ${describe(holders, holderCount, waiters, delay)}`);
     this.lockName = lockName;
     this.holders = holders;
+    this.holderCount = holderCount;
     this.waiters = waiters;
     this.delay = delay;
     this.semaphore = semaphore;
@@ -46,12 +50,14 @@ export class TimedOut extends FencepostError {
   readonly lockName: string;
   /**
    * Who holds the lock: one, or the oldest of those that hold it together, at most 8. Empty while it is offered to the
-   * next waiter, and if there is a delay.
+   * next waiter, and if a delay alone keeps it.
    */
   readonly holders: readonly LockHolder[];
+  /** How many holders the lock has in all. */
+  readonly holderCount: number;
   /** How many other requests wait for the lock. */
   readonly waiters: number;
-  /** Why nobody gets the lock, if nobody holds it. */
+  /** Why nobody gets the lock, if nobody holds it, or why a place of it is not free beside the holders. */
   readonly delay: LockDelay | undefined;
   /** The permits, if the lock is held as a semaphore. */
   readonly semaphore: Semaphore | undefined;
@@ -59,13 +65,15 @@ export class TimedOut extends FencepostError {
   constructor(
     lockName: string,
     holders: readonly LockHolder[],
+    holderCount: number,
     waiters: number,
     delay?: LockDelay,
     semaphore?: Semaphore,
   ) {
-    super(`timed out waiting for ${lockName}: it is ${describe(holders, waiters, delay)}`);
+    super(`timed out waiting for ${lockName}: it is ${describe(holders, holderCount, waiters, delay)}`);
     this.lockName = lockName;
     this.holders = holders;
+    this.holderCount = holderCount;
     this.waiters = waiters;
     this.delay = delay;
     this.semaphore = semaphore;
@@ -295,16 +303,21 @@ export function seconds(ms: number): string {
   return `${(ms / 1000).toFixed(1)} s`;
 }
 
-function describe(holders: readonly LockHolder[], waiters: number, delay?: LockDelay): string {
-  return `${state(holders, delay)}, ${String(waiters)} waiting`;
-}
-
-function state(holders: readonly LockHolder[], delay?: LockDelay): string {
+/** Why the lock is not free, and how many wait. It follows "is". */
+function describe(holders: readonly LockHolder[], count: number, waiters: number, delay?: LockDelay): string {
+  const states = holders.length > 0 ? [held(holders, count)] : [];
   if (delay !== undefined) {
     const last = delay.holder === "" ? "its last lease" : delay.holder;
-    return `unavailable for another ${seconds(delay.remaining)} (delay after ${last})`;
+    states.push(`unavailable for another ${seconds(delay.remaining)} (delay after ${last})`);
   }
-  if (holders.length === 0) return "being offered to the next waiter";
+  const state = states.length > 0 ? states.join(", and a place of it is ") : "being offered to the next waiter";
+  return `${state}, ${String(waiters)} waiting`;
+}
+
+/** Names the holders that have a label, and counts all others: those without one, and those that are not shown. */
+function held(holders: readonly LockHolder[], count: number): string {
   const labels = holders.map(({ holder }) => holder).filter((label) => label !== "");
-  return labels.length > 0 ? `held by ${labels.join(" and ")}` : "held";
+  const more = count - labels.length;
+  if (labels.length === 0) return more > 1 ? `held by ${String(more)} holders` : "held";
+  return `held by ${[...labels, ...(more > 0 ? [`${String(more)} more`] : [])].join(" and ")}`;
 }

@@ -84,7 +84,8 @@ export class Together {
   /** The error of a lock whose turn came when the wait was over is that of a wait. */
   #waited(error: unknown): unknown {
     if ((this.#options.wait ?? 0) === 0 || !(error instanceof Contended)) return error;
-    return new TimedOut(error.lockName, error.holders, error.waiters, error.delay, error.semaphore);
+    const { lockName, holders, holderCount, waiters, delay, semaphore } = error;
+    return new TimedOut(lockName, holders, holderCount, waiters, delay, semaphore);
   }
 
   /** Gives back what was acquired. Resolves with the error of the call. */

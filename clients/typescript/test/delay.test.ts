@@ -119,8 +119,8 @@ void test("a time of 0 is not sent, and a fraction of a millisecond is", async (
 
 void test("the message of a delay names its holder, if that has a label", () => {
   const delay = { remaining: 24_000, holder: "worker-7", token: 7 };
-  const text = new Contended("a", [], 2, delay).message;
+  const text = new Contended("a", [], 0, 2, delay).message;
   assert.equal(text, "a is unavailable for another 24.0 s (delay after worker-7), 2 waiting");
-  const unnamed = new TimedOut("a", [], 0, { ...delay, holder: "" }).message;
+  const unnamed = new TimedOut("a", [], 0, 0, { ...delay, holder: "" }).message;
   assert.match(unnamed, /it is unavailable for another 24.0 s \(delay after its last lease\), 0 waiting$/);
 });
