@@ -321,8 +321,9 @@ func (a *attempts) answered(op *operation) (lock *Lock, again bool, err error) {
 		waits := a.options.untilDone || a.options.wait > 0
 		if !waits || a.options.maxWaiters != 0 && op.acquire.request.GetWaitTimeout().AsDuration() > 0 {
 			return nil, false, &ContendedError{
-				Name: name, Holders: holders(answer.GetHolders()), Semaphore: semaphore(answer.GetSemaphore()),
-				Delay: delay(answer.GetDelay()), Waiters: int(answer.GetWaiters()),
+				Name: name, Holders: holders(answer.GetHolders()), HolderCount: int(answer.GetHolderCount()),
+				Semaphore: semaphore(answer.GetSemaphore()), Delay: delay(answer.GetDelay()),
+				Waiters: int(answer.GetWaiters()),
 			}
 		}
 		// The answer to a repetition that arrived when the wait was over.
@@ -336,7 +337,7 @@ func (a *attempts) answered(op *operation) (lock *Lock, again bool, err error) {
 
 func (a *attempts) timedOut(answer *pb.AcquireResponse) error {
 	return &TimedOutError{
-		Name: a.request.GetLockName(), Holders: holders(answer.GetHolders()),
+		Name: a.request.GetLockName(), Holders: holders(answer.GetHolders()), HolderCount: int(answer.GetHolderCount()),
 		Semaphore: semaphore(answer.GetSemaphore()), Delay: delay(answer.GetDelay()), Waiters: int(answer.GetWaiters()),
 		byContext: a.byContext,
 	}

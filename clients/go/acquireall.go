@@ -212,8 +212,8 @@ func (w *wanted) waited(o acquireOptions, err error) error {
 		return err
 	}
 	return &TimedOutError{
-		Name: contended.Name, Holders: contended.Holders, Semaphore: contended.Semaphore, Delay: contended.Delay,
-		Waiters: contended.Waiters,
+		Name: contended.Name, Holders: contended.Holders, HolderCount: contended.HolderCount,
+		Semaphore: contended.Semaphore, Delay: contended.Delay, Waiters: contended.Waiters,
 	}
 }
 

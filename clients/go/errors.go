@@ -41,18 +41,21 @@ type ContendedError struct {
 	// Name is the name of the lock.
 	Name string
 	// Holders are the holders: one, or the oldest of those that hold the lock together, at most 8. None while the lock is
-	// being offered to the next waiter, or if there is a Delay.
+	// being offered to the next waiter, or if a Delay alone keeps it.
 	Holders []LockHolder
+	// HolderCount is how many holders the lock has in all.
+	HolderCount int
 	// Semaphore has the permits, if the lock is held as a semaphore; otherwise nil.
 	Semaphore *Semaphore
-	// Delay says why nobody gets the lock, if nobody holds it; nil if there is no delay.
+	// Delay says why nobody gets the lock, if nobody holds it, or why a place of it is not free beside the Holders; nil if
+	// there is no delay.
 	Delay *LockDelay
 	// Waiters is the number of waiting requests.
 	Waiters int
 }
 
 func (e *ContendedError) Error() string {
-	return fmt.Sprintf("fencepost: %s is %s", e.Name, describe(e.Holders, e.Delay, e.Waiters))
+	return fmt.Sprintf("fencepost: %s is %s", e.Name, describe(e.Holders, e.HolderCount, e.Delay, e.Waiters))
 }
 
 // Is reports whether target is [ErrContended].
@@ -64,11 +67,14 @@ type TimedOutError struct {
 	// Name is the name of the lock.
 	Name string
 	// Holders are the holders: one, or the oldest of those that hold the lock together, at most 8. None while the lock is
-	// being offered to the next waiter, or if there is a Delay.
+	// being offered to the next waiter, or if a Delay alone keeps it.
 	Holders []LockHolder
+	// HolderCount is how many holders the lock has in all.
+	HolderCount int
 	// Semaphore has the permits, if the lock is held as a semaphore; otherwise nil.
 	Semaphore *Semaphore
-	// Delay says why nobody gets the lock, if nobody holds it; nil if there is no delay.
+	// Delay says why nobody gets the lock, if nobody holds it, or why a place of it is not free beside the Holders; nil if
+	// there is no delay.
 	Delay *LockDelay
 	// Waiters is the number of other waiting requests.
 	Waiters int
@@ -77,7 +83,8 @@ type TimedOutError struct {
 }
 
 func (e *TimedOutError) Error() string {
-	return fmt.Sprintf("fencepost: timed out waiting for %s: it is %s", e.Name, describe(e.Holders, e.Delay, e.Waiters))
+	state := describe(e.Holders, e.HolderCount, e.Delay, e.Waiters)
+	return fmt.Sprintf("fencepost: timed out waiting for %s: it is %s", e.Name, state)
 }
 
 // Is reports whether target is [ErrTimedOut].
@@ -85,28 +92,44 @@ func (e *TimedOutError) Is(target error) bool {
 	return target == ErrTimedOut || e.byContext && target == context.DeadlineExceeded
 }
 
-func describe(holders []LockHolder, delay *LockDelay, waiters int) string {
+// describe says why a lock is not free, and how many wait. It follows "is".
+func describe(holders []LockHolder, count int, delay *LockDelay, waiters int) string {
+	var states []string
+	if len(holders) > 0 {
+		states = append(states, held(holders, count))
+	}
 	if delay != nil {
 		after := delay.Holder
 		if after == "" {
 			after = "its last lease"
 		}
-		return fmt.Sprintf("unavailable for another %v (delay after %s), %d waiting",
-			delay.Remaining.Round(time.Millisecond), after, waiters)
+		left := delay.Remaining.Round(time.Millisecond)
+		states = append(states, fmt.Sprintf("unavailable for another %v (delay after %s)", left, after))
 	}
-	if len(holders) == 0 {
-		return fmt.Sprintf("being offered to the next waiter, %d waiting", waiters)
+	if len(states) == 0 {
+		states = []string{"being offered to the next waiter"}
 	}
-	labels := make([]string, 0, len(holders))
+	return fmt.Sprintf("%s, %d waiting", strings.Join(states, ", and a place of it is "), waiters)
+}
+
+// held names the holders that have a label, and counts all others: those without one, and those that are not shown.
+func held(holders []LockHolder, count int) string {
+	named := make([]string, 0, len(holders)+1)
 	for _, holder := range holders {
 		if holder.Holder != "" {
-			labels = append(labels, holder.Holder)
+			named = append(named, holder.Holder)
 		}
 	}
-	if len(labels) == 0 {
-		return fmt.Sprintf("held, %d waiting", waiters)
+	more := count - len(named)
+	switch {
+	case len(named) == 0 && more > 1:
+		return fmt.Sprintf("held by %d holders", more)
+	case len(named) == 0:
+		return "held"
+	case more > 0:
+		named = append(named, fmt.Sprintf("%d more", more))
 	}
-	return fmt.Sprintf("held by %s, %d waiting", strings.Join(labels, " and "), waiters)
+	return "held by " + strings.Join(named, " and ")
 }
 
 // A NotAllAcquiredError says that several locks were asked for together, and that one of them was not acquired, or was

@@ -5,6 +5,7 @@ package fencepost_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,72 @@ func TestReadersHoldALockTogether(t *testing.T) {
 	must(t, err)
 	if info.HolderCount != 1 || info.Holders[0].Shared || writer.Token() <= second.Token() {
 		t.Fatalf("got %+v", info)
+	}
+}
+
+// Eight are shown.
+func TestARefusalCountsAllReaders(t *testing.T) {
+	t.Parallel()
+	server := fenceposttest.Start(t)
+	client, writer := newClient(t, server.Address), newClient(t, server.Address)
+	for n := range 10 {
+		acquire(t, client, "orders/42", fencepost.WithShared(), fencepost.WithHolder(fmt.Sprintf("reader-%d", n)))
+	}
+	ctx, named, soon := testContext(t), "reader-6 and reader-7 and 2 more", fencepost.WithWait(50*time.Millisecond)
+	_, err := writer.TryAcquire(ctx, "orders/42")
+	contended := as[*fencepost.ContendedError](t, err)
+	if contended.HolderCount != 10 || len(contended.Holders) != 8 || !strings.HasSuffix(err.Error(), named+", 0 waiting") {
+		t.Errorf("%d of %d holders: %v", len(contended.Holders), contended.HolderCount, err)
+	}
+	_, err = writer.Acquire(ctx, "orders/42", soon)
+	if timedOut := as[*fencepost.TimedOutError](t, err); timedOut.HolderCount != 10 ||
+		!strings.HasSuffix(err.Error(), named+", 0 waiting") {
+		t.Errorf("%d holders: %v", timedOut.HolderCount, err)
+	}
+	// The wait of the second one is over before the turn of the lock.
+	for _, wait := range []fencepost.AcquireOption{soon, fencepost.WithWait(1)} {
+		_, err = writer.AcquireAll(ctx, []string{"orders/42", "orders/43"}, wait)
+		if timedOut := as[*fencepost.TimedOutError](t, err); timedOut.HolderCount != 10 ||
+			!strings.HasSuffix(err.Error(), named+", 0 waiting; none was held") {
+			t.Errorf("%d holders: %v", timedOut.HolderCount, err)
+		}
+	}
+}
+
+func TestARefusalNamesHoldersAndCountsTheOthers(t *testing.T) {
+	t.Parallel()
+	one, two, unnamed := fencepost.LockHolder{Holder: "a"}, fencepost.LockHolder{Holder: "b"}, fencepost.LockHolder{}
+	delay := &fencepost.LockDelay{Remaining: 24 * time.Second, Holder: "c"}
+	for _, test := range []struct {
+		holders []fencepost.LockHolder
+		count   int
+		delay   *fencepost.LockDelay
+		state   string
+	}{
+		{nil, 0, nil, "being offered to the next waiter"},
+		{[]fencepost.LockHolder{unnamed}, 1, nil, "held"},
+		{[]fencepost.LockHolder{unnamed}, 9, nil, "held by 9 holders"},
+		{[]fencepost.LockHolder{one}, 1, nil, "held by a"},
+		{[]fencepost.LockHolder{one, two}, 2, nil, "held by a and b"},
+		{[]fencepost.LockHolder{one, two}, 10_000, nil, "held by a and b and 9998 more"},
+		{[]fencepost.LockHolder{one, unnamed, two}, 3, nil, "held by a and b and 1 more"},
+		{
+			[]fencepost.LockHolder{one, two}, 3, delay,
+			"held by a and b and 1 more, and a place of it is unavailable for another 24s (delay after c)",
+		},
+	} {
+		contended := &fencepost.ContendedError{
+			Name: "x", Holders: test.holders, HolderCount: test.count, Delay: test.delay, Waiters: 2,
+		}
+		if got, want := contended.Error(), "fencepost: x is "+test.state+", 2 waiting"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		timedOut := &fencepost.TimedOutError{
+			Name: "x", Holders: test.holders, HolderCount: test.count, Delay: test.delay, Waiters: 2,
+		}
+		if got, want := timedOut.Error(), "fencepost: timed out waiting for x: it is "+test.state+", 2 waiting"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 
