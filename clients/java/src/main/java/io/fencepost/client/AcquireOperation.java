@@ -110,9 +110,10 @@ final class AcquireOperation extends Operation {
     // A retry that is sent when the wait is over does not wait. With maxWaiters, one that waits may be contended.
     boolean overdue = waits && lastWait == 0;
     boolean timedOut = overdue || answer.getOutcome() == AcquireResponse.Outcome.OUTCOME_TIMED_OUT;
+    int count = answer.getHolderCount();
     fail(timedOut
-        ? new TimedOutException(name, holders, delay, semaphore, answer.getWaiters())
-        : new ContendedException(name, holders, delay, semaphore, answer.getWaiters()));
+        ? new TimedOutException(name, holders, count, delay, semaphore, answer.getWaiters())
+        : new ContendedException(name, holders, count, delay, semaphore, answer.getWaiters()));
   }
 
   private void granted(AcquireResponse answer, Session from, long sent, long read) {
@@ -187,7 +188,7 @@ final class AcquireOperation extends Operation {
       if (!cleanup && choosesId && keeper.now() < (waits ? waitUntil : until)) {
         restart(failure);
       } else if (!cleanup && choosesId && waits) {
-        fail(new TimedOutException(request.getLockName(), List.of(), null, null, 0));
+        fail(new TimedOutException(request.getLockName(), List.of(), 0, null, null, 0));
       } else {
         fail(failure.exception());
       }

@@ -129,7 +129,12 @@ final class Collecting {
     if (cause instanceof ContendedException contended && waits && !byTries) {
       // Its turn came when the wait was over.
       cause = new TimedOutException(
-          name, contended.holders(), contended.delay(), contended.semaphore(), contended.waiters());
+          name,
+          contended.holders(),
+          contended.holderCount(),
+          contended.delay(),
+          contended.semaphore(),
+          contended.waiters());
     }
     return new NotAllAcquiredException(count, name, cause, givenBack);
   }

@@ -8,6 +8,9 @@ public final class TimedOutException extends FencepostException {
 
   private final transient List<HolderInfo> holders;
 
+  /** How many holders the lock has in all. */
+  private final int holderCount;
+
   private final transient LockDelay delay;
 
   private final transient SemaphoreInfo semaphore;
@@ -16,26 +19,40 @@ public final class TimedOutException extends FencepostException {
   private final int waiters;
 
   TimedOutException(
-      String name, List<HolderInfo> holders, LockDelay delay, SemaphoreInfo semaphore, int waiters) {
-    super("timed out waiting for " + name + ": it is " + ContendedException.state(holders, delay, waiters), null);
+      String name, List<HolderInfo> holders, int holderCount, LockDelay delay, SemaphoreInfo semaphore, int waiters) {
+    super(message(name, ContendedException.state(holders, holderCount, delay, waiters)), null);
     this.holders = holders;
+    this.holderCount = holderCount;
     this.delay = delay;
     this.semaphore = semaphore;
     this.waiters = waiters;
+  }
+
+  private static String message(String name, String state) {
+    return "timed out waiting for " + name + ": it is " + state;
   }
 
   /**
    * The holders of the lock.
    *
    * @return the holders: one, or the oldest of those that hold the lock together, at most 8; empty while the lock is
-   *     being offered to the next waiter, and during a delay
+   *     being offered to the next waiter, and if a delay alone keeps it
    */
   public List<HolderInfo> holders() {
     return holders == null ? List.of() : holders;
   }
 
   /**
-   * Why nobody gets the lock, if nobody holds it.
+   * How many holders the lock has in all.
+   *
+   * @return the number, also of those that {@link #holders} leaves out
+   */
+  public int holderCount() {
+    return holderCount;
+  }
+
+  /**
+   * Why nobody gets the lock, if nobody holds it, or why a place of it is not free beside the holders.
    *
    * @return the delay after the last lease; null if there is none
    */

@@ -149,7 +149,7 @@ class DelayTest {
     LockDelay delay = new LockDelay(Duration.ofSeconds(24), "worker-7", 7);
     assertEquals(
         "a is unavailable for another 24 s (delay after worker-7), 2 waiting",
-        new ContendedException("a", List.of(), delay, null, 2).getMessage());
+        new ContendedException("a", List.of(), 0, delay, null, 2).getMessage());
   }
 
   private static String state(long millis, String holder) {

@@ -99,10 +99,22 @@ class LockSetTest {
 
   @Test
   void aNameHasOneModeInASet() {
-    LockItem shared = LockItem.shared("a");
-    assertThrows(IllegalArgumentException.class, () -> client.acquireAll(shared, LockItem.exclusive("a")));
     assertThrows(IllegalArgumentException.class, () -> new LockItem("a", LockMode.SEMAPHORE));
     assertThrows(IllegalArgumentException.class, client::acquireAll);
+  }
+
+  @Test
+  void aNameWithTwoModesSendsNothing() throws Exception {
+    SessionTap tap = new SessionTap(response -> List.of());
+    try (Relay relay = new Relay(server.address(), InsecureServerCredentials.create(), tap);
+        FencepostClient tapped = FencepostClient.connect(relay.address())) {
+      LockItem[] twice = {LockItem.exclusive("a"), LockItem.shared("b"), LockItem.exclusive("b")};
+      assertThrows(IllegalArgumentException.class, () -> tapped.acquireAll(twice).get());
+      assertThrows(IllegalArgumentException.class, () -> tapped.tryAll(twice).get());
+      tapped.acquire("c").get().release();
+    }
+    Stream<SessionRequest> acquires = tap.received.stream().filter(SessionRequest::hasAcquire);
+    assertEquals(List.of("c"), acquires.map(it -> it.getAcquire().getRequest().getLockName()).toList());
   }
 
   @Test

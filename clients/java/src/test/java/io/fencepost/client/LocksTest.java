@@ -234,7 +234,7 @@ class LocksTest {
     assertEquals("FencepostClient[" + server.address() + "]", client.toString());
     assertEquals(
         "a is being offered to the next waiter, 3 waiting",
-        new ContendedException("a", List.of(), null, null, 3).getMessage());
+        new ContendedException("a", List.of(), 0, null, null, 3).getMessage());
     assertEquals("a (token 7) is lost: the lease was revoked; token 9 holds it now",
         new Loss("a", 7, LossReason.REVOKED, 9).toString());
   }

@@ -1,6 +1,7 @@
 package io.fencepost.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -69,6 +70,29 @@ class SharedTest {
       assertEquals(List.of(false), info.holders().stream().map(HolderInfo::shared).toList());
       assertEquals(1, info.holderCount());
       assertTrue(alone.token() > second.token());
+    }
+  }
+
+  /** Eight are shown. */
+  @Test
+  void aRefusalCountsAllReaders() {
+    for (int n = 0; n < 10; n++) {
+      client.acquire("many").shared().holder("reader-" + n).get();
+    }
+    String named = "reader-6 and reader-7 and 2 more, 0 waiting";
+    ContendedException contended = assertThrows(ContendedException.class, other.acquire("many")::get);
+    assertEquals(List.of(8, 10), List.of(contended.holders().size(), contended.holderCount()));
+    assertTrue(contended.getMessage().endsWith(named), contended.getMessage());
+    Duration soon = Duration.ofMillis(50);
+    TimedOutException late = assertThrows(TimedOutException.class, other.acquire("many").waitFor(soon)::get);
+    assertEquals(10, late.holderCount());
+    assertTrue(late.getMessage().endsWith(named), late.getMessage());
+    // The wait of the second one is over before the turn of the lock.
+    for (Duration wait : List.of(soon, Duration.ofNanos(1))) {
+      NotAllAcquiredException failed = assertThrows(
+          NotAllAcquiredException.class, other.acquireAll(List.of("many", "more")).waitFor(wait)::get);
+      assertEquals(10, assertInstanceOf(TimedOutException.class, failed.getCause()).holderCount());
+      assertTrue(failed.getMessage().endsWith(named + "; none was held"), failed.getMessage());
     }
   }
 
