@@ -177,8 +177,10 @@ func describe(err error) answer {
 		fields["error"] = "cancelled"
 	case errors.As(err, &contended):
 		fields["error"], fields["holder"], fields["waiters"] = "contended", label(contended.Holders), contended.Waiters
+		fields["holders"] = contended.HolderCount
 	case errors.As(err, &timedOut):
 		fields["error"], fields["holder"], fields["waiters"] = "timed_out", label(timedOut.Holders), timedOut.Waiters
+		fields["holders"] = timedOut.HolderCount
 	case errors.As(err, &lost):
 		fields["error"], fields["reason"], fields["successor_token"] = "lost", lost.Reason, lost.SuccessorToken
 	case errors.Is(err, fencepost.ErrOutcomeUnknown):

@@ -170,7 +170,8 @@ def error(request: Request, failure: BaseException) -> Answer:
         case fencepost.Contended() | fencepost.TimedOut():
             kind = "contended" if isinstance(failure, fencepost.Contended) else "timed_out"
             holder = failure.holders[0].holder if failure.holders else None
-            return answer | {"error": kind, "holder": holder, "waiters": failure.waiters}
+            count = failure.holder_count
+            return answer | {"error": kind, "holder": holder, "holders": count, "waiters": failure.waiters}
         case fencepost.LockLost():
             more = {"reason": failure.reason.value, "successor_token": failure.successor_token}
             return answer | {"error": "lost"} | more

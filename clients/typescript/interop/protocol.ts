@@ -74,7 +74,8 @@ export function failure(error: unknown): Fields {
   }
   if (error instanceof Contended || error instanceof TimedOut) {
     const kind = error instanceof Contended ? "contended" : "timed_out";
-    return { error: kind, message, holder: error.holders[0]?.holder ?? null, waiters: error.waiters };
+    const { holderCount: holders, holders: [holder], waiters } = error;
+    return { error: kind, message, holder: holder?.holder ?? null, holders, waiters };
   }
   if (error instanceof LockLost) {
     return { error: "lost", message, reason: snake(error.reason), successor_token: error.successorToken ?? 0 };

@@ -83,13 +83,17 @@ impl From<AcquireAllError> for Failure {
 impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
         let message = error.to_string();
-        let busy = |kind, holders: &[Holder], waiters| {
+        let busy = |kind, holders: &[Holder], count, waiters| {
             let holder = holders.first().map(|holder| &holder.label);
-            Self(json!({ "error": kind, "message": message, "holder": holder, "waiters": waiters }))
+            Self(json!({ "error": kind, "message": message, "holder": holder, "holders": count, "waiters": waiters }))
         };
         match &error {
-            AcquireError::Contended { holders, waiters, .. } => busy("contended", holders, *waiters),
-            AcquireError::TimedOut { holders, waiters, .. } => busy("timed_out", holders, *waiters),
+            AcquireError::Contended { holders, holder_count, waiters, .. } => {
+                busy("contended", holders, *holder_count, *waiters)
+            }
+            AcquireError::TimedOut { holders, holder_count, waiters, .. } => {
+                busy("timed_out", holders, *holder_count, *waiters)
+            }
             AcquireError::Invalid { .. } => refused("INVALID_ARGUMENT", "INVALID_FIELD", &message),
             AcquireError::Exhausted { .. } => refused("RESOURCE_EXHAUSTED", "", &message),
             AcquireError::Ended => refused("ABORTED", "REQUEST_ENDED", &message),

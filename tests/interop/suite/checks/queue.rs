@@ -5,21 +5,29 @@ use crate::{
     link::Link,
     world::{Cell, LONG, NO_WAIT, Watched},
 };
-use fencepost_proto::v1::watch_response::Kind;
+use fencepost_proto::v1::{AcquireRequest, LockMode, watch_response::Kind};
 use serde_json::json;
 use std::time::Duration;
 use tokio::time::sleep;
 
 const WAITERS: u32 = 64;
 
-/// An acquire that is refused says who holds the lock.
+/// An acquire that is refused says who holds the lock, and how many there are if they are more than it can name.
 pub(crate) async fn refused(cell: Cell) {
     let (client, name, mut locks) = (cell.client().await, cell.name("lock"), cell.world.locks());
+    let shared = cell.name("shared");
     locks.acquire_lease(acquire_request(&name, LONG)).await;
+    for _ in 0..10 {
+        let reader = AcquireRequest { mode: LockMode::Shared.into(), ..acquire_request(&shared, LONG) };
+        locks.acquire_lease(reader).await;
+    }
     for (wait, kind) in [(NO_WAIT, "contended"), (Duration::from_millis(300), "timed_out")] {
         let (failed, answer) = client.ask_acquire(&name, &name, LONG, wait).await.failed().await;
         assert_eq!((failed.as_str(), &answer["holder"]), (kind, &json!("test")), "{answer}");
-        assert_eq!(answer["waiters"], 0, "{answer}");
+        assert_eq!((&answer["holders"], &answer["waiters"]), (&json!(1), &json!(0)), "{answer}");
+        let (failed, answer) = client.ask_acquire(&shared, &shared, LONG, wait).await.failed().await;
+        assert_eq!((failed.as_str(), &answer["holders"]), (kind, &json!(10)), "{answer}");
+        assert!(answer["message"].as_str().is_some_and(|it| it.ends_with(" and 2 more, 0 waiting")), "{answer}");
     }
     assert_eq!(locks.lock_info(&name).await.waiters, 0, "nobody waits any more");
     let (failed, answer) = client.ask_acquire("bad", "", LONG, NO_WAIT).await.failed().await;

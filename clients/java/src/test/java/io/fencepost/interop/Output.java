@@ -61,9 +61,9 @@ final class Output {
       answer.add("given_back", givenBack);
       describe(answer, failed.getCause());
     } else if (error instanceof ContendedException contended) {
-      notFree(answer, "contended", contended.holders(), contended.waiters());
+      notFree(answer, "contended", contended.holders(), contended.holderCount(), contended.waiters());
     } else if (error instanceof TimedOutException timedOut) {
-      notFree(answer, "timed_out", timedOut.holders(), timedOut.waiters());
+      notFree(answer, "timed_out", timedOut.holders(), timedOut.holderCount(), timedOut.waiters());
     } else if (error instanceof LockLostException lost) {
       answer.addProperty("error", "lost");
       answer.addProperty("reason", lower(lost.reason()));
@@ -88,9 +88,10 @@ final class Output {
     }
   }
 
-  private static void notFree(JsonObject answer, String error, List<HolderInfo> holders, int waiters) {
+  private static void notFree(JsonObject answer, String error, List<HolderInfo> holders, int count, int waiters) {
     answer.addProperty("error", error);
     answer.addProperty("holder", holders.isEmpty() ? null : holders.get(0).holder());
+    answer.addProperty("holders", count);
     answer.addProperty("waiters", waiters);
   }
 }
