@@ -1,6 +1,7 @@
 //! Exit codes, and the failure that carries an exit code and its message.
 
 use super::look::hanging;
+use nix::sys::signal::Signal;
 use std::{fmt, io};
 
 /// Success.
@@ -95,6 +96,11 @@ impl Failure {
     /// A failure without a message.
     pub fn silent(code: u8) -> Self {
         Self::new(code, "")
+    }
+
+    /// The end by a signal.
+    pub fn of_signal(signal: Signal) -> Self {
+        Self::silent(SIGNAL.saturating_add(signal as u8))
     }
 }
 

@@ -5,9 +5,9 @@ use super::{
     args::{LockArgs, ServerArgs},
     calls::print,
     connect::client,
-    exit::{Failure, LEASE_LOST, NO, SIGNAL, UNAVAILABLE},
+    exit::{Failure, LEASE_LOST, NO, UNAVAILABLE},
     look::WARNING,
-    run::{RETRY_FOR, Signals, Stderr, is_termination, release},
+    run::{RETRY_FOR, Signals, Stderr, release},
     text,
 };
 use clap::Args;
@@ -34,15 +34,12 @@ pub(super) async fn hold(args: HoldArgs) -> Result<(), Failure> {
         Signals::listen().map_err(|error| Failure::new(UNAVAILABLE, format!("cannot listen for signals: {error}")))?;
     let client = client(&args.servers, RETRY_FOR)?;
     let result = async {
-        let mut acquiring = Box::pin(acquiring::acquire(&client, &args.name, &args.lock, &args.servers));
-        let lock = loop {
-            tokio::select! {
-                biased;
-                acquired = &mut acquiring => break acquired.map_err(|refused| refused.failure)?,
-                signal = signals.next() => if is_termination(signal) {
-                    return Err(Failure::silent(SIGNAL.saturating_add(signal as u8)));
-                },
+        let lock = tokio::select! {
+            biased;
+            acquired = Box::pin(acquiring::acquire(&client, &args.name, &args.lock, &args.servers)) => {
+                acquired.map_err(|refused| refused.failure)?
             }
+            signal = signals.termination() => return Err(Failure::of_signal(signal)),
         };
         keep(lock, &mut signals).await
     };
@@ -66,7 +63,7 @@ async fn keep(lock: Lock, signals: &mut Signals) -> Result<(), Failure> {
                 lock.detach();
                 return Err(Failure::new(LEASE_LOST, format!("{why}: stop the work")));
             }
-            signal = signals.next() => if is_termination(signal) { break },
+            _ = signals.termination() => break,
             Some(status) = changes.next() => match status {
                 Status::AtRisk { .. } => stderr.write_message(WARNING, &format!(
                     "the lease of {name} is not being renewed; it is valid for another {}",

@@ -282,7 +282,9 @@ impl ClientBuilder {
         self
     }
 
-    /// How long one transmission of a call may take, in addition to its wait time: 5 s by default, at most 24 h.
+    /// How long one transmission of a call may take, in addition to its wait time: 5 s by default, at most 24 h. For a
+    /// call that does not wait, each of several servers gets no more than its part of [`retry_for`](Self::retry_for),
+    /// and at least 500 ms: one that hangs must not use up the time of the others.
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
         self.call_timeout = timeout.min(BOUND_MAX);
         self

@@ -24,6 +24,10 @@ const PAUSE_MAX: Duration = Duration::from_millis(facts::RETRY_MAX_MS);
 const TRANSMISSION_MIN: Duration = Duration::from_millis(100);
 const TRANSMISSION_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
+/// The least time that one of several servers gets to answer: over a slow network, a connection with TLS alone takes
+/// several round trips.
+const ANSWER_TIME_MIN: Duration = Duration::from_millis(500);
+
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) servers: Servers,
@@ -149,17 +153,29 @@ impl Core {
         &self,
         opening: impl Future<Output = Result<tonic::Response<R>, Status>>,
     ) -> Result<R, Status> {
-        let timer = self.sleep(self.call_timeout);
+        let timer = self.sleep(self.answer_time());
         tokio::select! {
             stream = opening => stream.map(tonic::Response::into_inner),
             () = timer => Err(silence::no_answer()),
         }
     }
 
+    /// How long one server gets to answer a call that does not wait. Each of several servers gets a part of the time:
+    /// one that hangs must not use up that of the others.
+    fn answer_time(&self) -> Duration {
+        answer_time(self.call_timeout, self.retry_for, self.servers.count())
+    }
+
     /// The timeout of one transmission that asks the server to wait for `wait`.
     pub(crate) fn limit(&self, wait: Duration, until: Moment) -> Duration {
-        wait.saturating_add(self.call_timeout).min(until.from_now().max(TRANSMISSION_MIN)).min(TRANSMISSION_MAX)
+        let answer_time = if wait.is_zero() { self.answer_time() } else { self.call_timeout };
+        wait.saturating_add(answer_time).min(until.from_now().max(TRANSMISSION_MIN)).min(TRANSMISSION_MAX)
     }
+}
+
+fn answer_time(call_timeout: Duration, retry_for: Duration, servers: usize) -> Duration {
+    let each = retry_for / u32::try_from(servers).unwrap_or(u32::MAX).max(1);
+    if servers > 1 { call_timeout.min(each.max(ANSWER_TIME_MIN)) } else { call_timeout }
 }
 
 /// The retry state of one call whose transmissions have all failed so far.
@@ -252,6 +268,15 @@ pub(crate) fn random_part(whole: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_of_several_servers_has_a_part_of_the_time() {
+        let seconds = Duration::from_secs;
+        let of = |servers| answer_time(seconds(5), seconds(9), servers);
+        assert_eq!([of(1), of(2), of(3)], [seconds(5), Duration::from_millis(4500), seconds(3)]);
+        assert_eq!([of(100), of(usize::MAX)], [ANSWER_TIME_MIN; 2]);
+        assert_eq!(answer_time(Duration::from_millis(20), seconds(9), 2), Duration::from_millis(20));
+    }
 
     #[test]
     fn pauses_grow_and_are_bounded() {

@@ -4,18 +4,18 @@ use crate::cli::{
     acquiring,
     args::{CallArgs, LockArgs},
     connect::{RETRY_FOR, client},
-    exit::{Failure, SIGNAL, UNAVAILABLE},
+    exit::{Failure, UNAVAILABLE},
+    run::Signals,
     text,
 };
 use clap::Args;
 use fencepost_client::{
-    Lock,
+    Client, Lock,
     raw::{
         self,
-        v1::{AcquireResponse, Lease, LeaseEnd, acquire_response::Outcome},
+        v1::{AcquireResponse, Lease, LeaseEnd, ReleaseRequest, acquire_response::Outcome},
     },
 };
-use tokio::signal::unix::{SignalKind, signal};
 
 /// The variables of `--export`, as `run` names them and `release` reads them.
 const VARIABLES: [&str; 5] =
@@ -49,19 +49,22 @@ pub(in crate::cli) async fn acquire(args: AcquireArgs) -> Result<(), Failure> {
 
 async fn run(args: &AcquireArgs) -> Result<(), Failure> {
     let client = client(&args.call.servers, RETRY_FOR)?;
-    let no_signals = |error| Failure::new(UNAVAILABLE, format!("cannot listen for signals: {error}"));
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+    // As the other commands that acquire: a terminal that is closed withdraws the request, too.
+    let mut signals =
+        Signals::listen().map_err(|error| Failure::new(UNAVAILABLE, format!("cannot listen for signals: {error}")))?;
     let result = tokio::select! {
         result = acquiring::acquire(&client, &args.name, &args.lock, &args.call.servers) => result,
-        _ = interrupt.recv() => Err(Failure::silent(SIGNAL + 2).into()),
-        _ = terminate.recv() => Err(Failure::silent(SIGNAL + 15).into()),
+        signal = signals.termination() => Err(Failure::of_signal(signal).into()),
     };
     match result {
         Ok(lock) => {
             let reply = reply(lock);
             let text = if args.export { export(&reply) } else { acquired(&reply) };
-            super::finish(args.call.json, "AcquireResponse", &reply, Ok(text))
+            let printed = super::finish(args.call.json, "AcquireResponse", &reply, Ok(text));
+            match (printed, reply.lease) {
+                (Err(failure), Some(lease)) => Err(give_back(&client, lease, failure).await),
+                (printed, _) => printed,
+            }
         }
         Err(refused) => {
             acquiring::cleaned_up(&client).await;
@@ -70,6 +73,17 @@ async fn run(args: &AcquireArgs) -> Result<(), Failure> {
                 None => Err(refused.failure),
             }
         }
+    }
+}
+
+/// Releases a lease of which nobody can learn, because the output could not be written. Otherwise the lock would stay
+/// held for the TTL of the lease.
+async fn give_back(client: &Client, Lease { lock_name, lease_id, .. }: Lease, failure: Failure) -> Failure {
+    let released = client.calls().release(ReleaseRequest { lock_name, lease_id }).await;
+    match released {
+        Ok(_) if failure.message.is_empty() => failure,
+        Ok(_) => Failure { message: failure.message + ": the lock was released", ..failure },
+        Err(_) => Failure { message: failure.message + ": the lock is held until its TTL is over", ..failure },
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
     acquiring,
     args::{LockArgs, ServerArgs},
     connect::client,
-    exit::{Failure, LEASE_LOST, SIGNAL, UNAVAILABLE, USAGE},
+    exit::{Failure, LEASE_LOST, UNAVAILABLE, USAGE},
     look::{ERROR, WARNING},
     text,
 };
@@ -26,7 +26,7 @@ use fencepost_proto::v1::LeaseEnd;
 use futures_util::future::join_all;
 use group::Group;
 use holding::Holding;
-pub(super) use signals::{Signals, is_termination};
+pub(super) use signals::Signals;
 use std::{ffi::OsString, process::Command, time::Duration};
 pub(super) use stderr::Stderr;
 use supervise::{Outcome, Supervisor};
@@ -104,15 +104,10 @@ pub(super) async fn run(args: RunArgs) -> Result<u8, Failure> {
 }
 
 async fn locked(client: &Client, args: &RunArgs, signals: &mut Signals) -> Result<u8, Failure> {
-    let mut acquiring = Box::pin(acquire(client, args));
-    let locks = loop {
-        tokio::select! {
-            biased;
-            acquired = &mut acquiring => break acquired?,
-            signal = signals.next() => if is_termination(signal) {
-                return Err(Failure::silent(SIGNAL.saturating_add(signal as u8)));
-            },
-        }
+    let locks = tokio::select! {
+        biased;
+        acquired = Box::pin(acquire(client, args)) => acquired?,
+        signal = signals.termination() => return Err(Failure::of_signal(signal)),
     };
     let (terminal, stderr) = (Terminal::on_stdin(), Stderr::new());
     let mut group = match start(args, &locks, &terminal) {

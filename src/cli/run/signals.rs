@@ -31,6 +31,16 @@ impl Signals {
         Ok(Self { streams: streams.collect::<io::Result<_>>()? })
     }
 
+    /// The next signal that asks the program to exit. Cancel-safe.
+    pub(in crate::cli) async fn termination(&mut self) -> Signal {
+        loop {
+            let signal = self.next().await;
+            if is_termination(signal) {
+                return signal;
+            }
+        }
+    }
+
     /// The next signal. Cancel-safe.
     pub(in crate::cli) async fn next(&mut self) -> Signal {
         std::future::poll_fn(|context| {
@@ -46,7 +56,7 @@ impl Signals {
 }
 
 /// Whether the signal asks the program to exit.
-pub(in crate::cli) fn is_termination(signal: Signal) -> bool {
+pub(super) fn is_termination(signal: Signal) -> bool {
     matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT)
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 mod access;
+mod acquire_abandoned;
 mod addresses;
 #[path = "../../support/authority.rs"]
 mod authority;
@@ -15,6 +16,7 @@ mod export;
 mod fleet;
 mod help;
 mod hold;
+mod hung_server;
 #[path = "../../support/issuer.rs"]
 mod issuer;
 mod issuer_keys;
