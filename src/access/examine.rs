@@ -51,6 +51,7 @@ pub fn examine(path: &Path, now: i64) -> Result<Examined, AccessError> {
     if file.mode != Mode::Open {
         oddities.extend(without_rule(&file));
     }
+    oddities.extend(of_issuers(&file));
     oddities.extend(rules.iter().flat_map(|rule| rule.for_nobody(&file)));
     oddities.extend(rules.iter().flat_map(Rule::inside_others));
     oddities.extend(without_effect(&file, text));
@@ -106,6 +107,23 @@ fn without_rule(file: &AccessFile) -> Vec<Oddity> {
     let at_stake = "it is permitted nothing";
     let change = "name it in the who of a rule, or remove the entry";
     found.map(|found| Oddity { kind: "identity", found, at_stake, change }).collect()
+}
+
+/// The names that an issuer can give as well.
+fn of_issuers(file: &AccessFile) -> Vec<Oddity> {
+    let tokens = file.token.iter().map(|token| &*token.name);
+    let named: BTreeSet<&str> =
+        tokens.chain(file.certificate.iter().filter_map(|entry| entry.name.as_deref())).collect();
+    let prefixes = || file.jwt.iter().map(|entry| &**entry.prefix.get_ref());
+    let is_of = |name: &str, prefix: &str| is_issued(prefix, &Who::Exact(name.to_owned()));
+    let both = named.into_iter().filter_map(|name| Some((name, prefixes().find(|prefix| is_of(name, prefix))?)));
+    both.map(|(name, prefix)| Oddity {
+        kind: "issuer",
+        found: format!("the identity {name:?} has a name as the issuer with the prefix {prefix:?} gives"),
+        at_stake: "whoever gets such a token from the issuer is permitted what this one is",
+        change: "give the token or the certificate a name that does not begin with the prefix",
+    })
+    .collect()
 }
 
 /// Whether an issuer with this prefix can name such an identity.
@@ -315,6 +333,22 @@ mod tests {
             found("quota 5 (line 26): is for callers without an identity"),
         ];
         assert_eq!(oddities(&text), expected);
+    }
+
+    #[test]
+    fn a_name_that_an_issuer_can_give_is_told() {
+        let issuer = "[[jwt]]\nissuer = \"https://i.example\"\naudience = \"fencepost\"\nprefix = \"k8s:\"\n\
+                      keys = \"https://i.example/jwks.json\"\nalgorithms = [\"ES256\"]\n";
+        let text = token("k8s:pay", '1', "")
+            + &token("k8s:", '2', "")
+            + &token("k8", '3', "")
+            + "[[certificate]]\nsan = \"b.example\"\nname = \"k8s:b\"\n"
+            + issuer
+            + &rule("[\"k8*\"]", "[\"x/\"]");
+        let found = |name: &str| {
+            ("issuer", format!("the identity \"{name}\" has a name as the issuer with the prefix \"k8s:\" gives"))
+        };
+        assert_eq!(oddities(&text), [found("k8s:b"), found("k8s:pay")]);
     }
 
     #[test]
