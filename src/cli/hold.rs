@@ -5,7 +5,7 @@ use super::{
     args::{LockArgs, ServerArgs},
     calls::print,
     connect::client,
-    exit::{Failure, LEASE_LOST, NO, UNAVAILABLE},
+    exit::{Failure, LEASE_LOST, NO},
     look::WARNING,
     run::{RETRY_FOR, Signals, Stderr, release},
     text,
@@ -30,8 +30,7 @@ pub(crate) struct HoldArgs {
 /// Holds the lock until a signal.
 pub(super) async fn hold(args: HoldArgs) -> Result<(), Failure> {
     // Listen before the lock is requested: from then on, a signal must not end this process without a cleanup.
-    let mut signals =
-        Signals::listen().map_err(|error| Failure::new(UNAVAILABLE, format!("cannot listen for signals: {error}")))?;
+    let mut signals = Signals::listen()?;
     let client = client(&args.servers, RETRY_FOR)?;
     let result = async {
         let lock = tokio::select! {

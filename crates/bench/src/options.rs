@@ -18,7 +18,8 @@ it measures baselines and prints the ratios to them: a plain tonic server that
 answers the same messages and does nothing (tonic echo) and, with --store redis
 or --redis, clients that use Redis directly: the classic recipe (through a
 deadpool pool, or over one multiplexed connection), its retry loop, and
-watchdogs that renew each lease by its own timer.
+watchdogs that renew each lease by its own timer; and a tonic server that only
+takes the classic lock for its clients (forwarded).
 
 Server and baselines are measured --rounds times for --duration, with new
 processes each time. The median round is reported; for max_us the largest round;

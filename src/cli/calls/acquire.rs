@@ -4,7 +4,7 @@ use crate::cli::{
     acquiring,
     args::{CallArgs, LockArgs},
     connect::{RETRY_FOR, client},
-    exit::{Failure, UNAVAILABLE},
+    exit::Failure,
     run::Signals,
     text,
 };
@@ -50,8 +50,7 @@ pub(in crate::cli) async fn acquire(args: AcquireArgs) -> Result<(), Failure> {
 async fn run(args: &AcquireArgs) -> Result<(), Failure> {
     let client = client(&args.call.servers, RETRY_FOR)?;
     // As the other commands that acquire: a terminal that is closed withdraws the request, too.
-    let mut signals =
-        Signals::listen().map_err(|error| Failure::new(UNAVAILABLE, format!("cannot listen for signals: {error}")))?;
+    let mut signals = Signals::listen()?;
     let result = tokio::select! {
         result = acquiring::acquire(&client, &args.name, &args.lock, &args.call.servers) => result,
         signal = signals.termination() => Err(Failure::of_signal(signal).into()),

@@ -16,7 +16,7 @@ use super::{
     acquiring,
     args::{LockArgs, ServerArgs},
     connect::client,
-    exit::{Failure, LEASE_LOST, UNAVAILABLE, USAGE},
+    exit::{Failure, LEASE_LOST, USAGE},
     look::{ERROR, WARNING},
     text,
 };
@@ -94,8 +94,7 @@ pub(crate) struct RunArgs {
 /// Runs the command under the lock. Returns the exit code.
 pub(super) async fn run(args: RunArgs) -> Result<u8, Failure> {
     // Listen before the lock is requested: from then on, a signal must not end this process without a cleanup.
-    let mut signals =
-        Signals::listen().map_err(|error| Failure::new(UNAVAILABLE, format!("cannot listen for signals: {error}")))?;
+    let mut signals = Signals::listen()?;
     let client = client(&args.servers, RETRY_FOR)?;
     let result = locked(&client, &args, &mut signals).await;
     // An abandoned request is cleaned up, and a dropped lock is released, in the background.

@@ -1,5 +1,6 @@
-//! The signals that `run` forwards to its command. `hold` ends with those that ask a program to exit.
+//! The signals that `run` forwards to its command. `hold` and `acquire` end with those that ask a program to exit.
 
+use crate::cli::exit::{Failure, UNAVAILABLE};
 use nix::sys::signal::Signal;
 use std::{fs, io, task::Poll};
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,12 +24,15 @@ pub(in crate::cli) struct Signals {
 }
 
 impl Signals {
-    pub(in crate::cli) fn listen() -> io::Result<Self> {
+    pub(in crate::cli) fn listen() -> Result<Self, Failure> {
         let ignored = ignored_mask(&fs::read_to_string("/proc/self/status").unwrap_or_default());
         // A signal that our parent ignores (nohup does) stays ignored in the command, unless we listen to it.
         let wanted = FORWARDED.into_iter().filter(|one| ignored & (1 << (*one as i32 - 1)) == 0);
         let streams = wanted.map(|one| Ok((one, signal(SignalKind::from_raw(one as i32))?)));
-        Ok(Self { streams: streams.collect::<io::Result<_>>()? })
+        let streams = streams.collect::<io::Result<_>>();
+        let streams =
+            streams.map_err(|error| Failure::new(UNAVAILABLE, format!("cannot listen for signals: {error}")))?;
+        Ok(Self { streams })
     }
 
     /// The next signal that asks the program to exit. Cancel-safe.
