@@ -20,6 +20,9 @@ import (
 const (
 	// callTimeout is how long one transmission of a call may take, in addition to the wait that it asks for.
 	callTimeout = 5 * time.Second
+	// answerTimeMin is the least time that one of several servers gets to answer: over a slow network, a connection with
+	// TLS alone takes several round trips.
+	answerTimeMin = 500 * time.Millisecond
 	// silenceMax is how long a transmission may take on a session on which nothing arrives meanwhile.
 	silenceMax = 3 * time.Second
 	// retryFor is how long a call is repeated while its outcome is unknown or no server can be reached, in addition to

@@ -102,15 +102,15 @@ func (op *operation) prepare(now clock.Moment, handle uint32) {
 	op.message = &pb.SessionRequest{Message: &pb.SessionRequest_Acquire{Acquire: acquire}}
 }
 
-// answerBy is when the answer, or the acknowledgement of a wait, is overdue.
-func (op *operation) answerBy() clock.Moment {
+// answerBy is when the answer, or the acknowledgement of a wait, is overdue. answerTime is that of one server.
+func (op *operation) answerBy(answerTime time.Duration) clock.Moment {
 	if op.acknowledged {
 		return op.sent.Add(duration(op.acquire.request.GetWaitTimeout()) + callTimeout)
 	}
 	if op.session.lastReceived < op.sent {
-		return op.sent.Add(silenceMax)
+		return op.sent.Add(min(silenceMax, answerTime))
 	}
-	return op.sent.Add(callTimeout)
+	return op.sent.Add(answerTime)
 }
 
 // finish ends an operation with an answer or a failure.

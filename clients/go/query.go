@@ -124,7 +124,7 @@ func callOnce[T any](
 	if err != nil {
 		return none, failureOf(err)
 	}
-	bounded, cancel := context.WithTimeout(ctx, callTimeout)
+	bounded, cancel := context.WithTimeout(ctx, c.servers.answerTime())
 	defer cancel()
 	defer context.AfterFunc(c.closing, cancel)()
 	answer, err := send(bounded, connection.stub())

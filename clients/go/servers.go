@@ -105,6 +105,9 @@ func newServer(to address, s settings) *server {
 
 func (s *servers) count() int { return len(s.list) }
 
+// answerTime is how long one server gets to answer a call that does not wait.
+func (s *servers) answerTime() time.Duration { return answerTime(callTimeout, retryFor, s.count()) }
+
 func (s *servers) name(index int) string { return s.list[index].address.String() }
 
 // current is the index of the preferred server.
@@ -140,7 +143,7 @@ func (s *servers) failureOf(index int, err error) *failure {
 			found = &finding{text: ": " + failed.Error()}
 		}
 	case codes.DeadlineExceeded:
-		found = &finding{text: fmt.Sprintf(": no answer within %v", callTimeout)}
+		found = &finding{text: fmt.Sprintf(": no answer within %v", s.answerTime().Round(time.Millisecond))}
 	default:
 		return failed
 	}

@@ -174,7 +174,7 @@ func (s *session) read() (*failure, bool) {
 	s.client.mu.Lock()
 	s.asking, s.lastReceived = false, max(s.lastReceived, clock.Now())
 	s.client.mu.Unlock()
-	tooLate := time.AfterFunc(connectTimeout+time.Second, s.cancel)
+	tooLate := time.AfterFunc(min(connectTimeout+time.Second, s.client.servers.answerTime()), s.cancel)
 	stream, err := pb.NewLockServiceClient(connection).Session(ctx)
 	if !tooLate.Stop() {
 		return s.client.servers.unreached(s.server, codes.Unavailable, silent()), false

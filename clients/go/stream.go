@@ -34,7 +34,7 @@ func openStream[M any](
 		return nil, nil, failureOf(err)
 	}
 	streaming, cancel := context.WithCancel(ctx)
-	late := time.AfterFunc(callTimeout, cancel)
+	late := time.AfterFunc(c.servers.answerTime(), cancel)
 	defer late.Stop()
 	closed := context.AfterFunc(c.closing, cancel)
 	defer closed()

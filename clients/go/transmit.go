@@ -85,7 +85,7 @@ func (c *Client) takeAcquire(s *session) *operation {
 // transmit waits for the answer to an operation that was submitted. It returns nil if there is one, and otherwise why
 // there is none. The error says that the bound's context or channel ended the wait; the operation goes on then.
 func (c *Client) transmit(op *operation, b bound) (*failure, error) {
-	timer := time.NewTimer(silenceMax)
+	timer := time.NewTimer(min(silenceMax, c.servers.answerTime()))
 	defer timer.Stop()
 	for {
 		select {
@@ -128,7 +128,7 @@ func (c *Client) checkOverdue(op *operation, until, now clock.Moment) (time.Dura
 		c.pending.remove(op)
 		return 0, c.unreached()
 	}
-	if left := op.answerBy().Sub(now); left > 0 {
+	if left := op.answerBy(c.servers.answerTime()).Sub(now); left > 0 {
 		return left, nil
 	}
 	op.ignored = true

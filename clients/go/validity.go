@@ -40,6 +40,15 @@ func isOverdue(left, ttl time.Duration) bool { return left < ttl/20*7 }
 // isLate reports whether so little is left of a lease on arrival that it has to be renewed before it is used.
 func isLate(left, ttl time.Duration) bool { return left < ttl/facts.LateDivisor }
 
+// answerTime is how long one of so many servers gets to answer a call that does not wait. Each of several servers gets
+// a part of the time: one that hangs must not use up that of the others.
+func answerTime(callTimeout, retryFor time.Duration, servers int) time.Duration {
+	if servers == 1 {
+		return callTimeout
+	}
+	return min(callTimeout, max(retryFor/time.Duration(servers), answerTimeMin))
+}
+
 // Times of the session, all derived from the shortest TTL of the leases on it.
 
 // tickFor is the interval of checks, which bounds the time to notice that a suspended machine has resumed.

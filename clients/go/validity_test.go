@@ -3,9 +3,13 @@ package fencepost
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/fencepost/fencepost-go/fencepost/v1"
 	"github.com/fencepost/fencepost-go/internal/clock"
 )
 
@@ -35,6 +39,39 @@ func TestALeaseSurvivesTheLossOfItsStream(t *testing.T) {
 		if valid := ttl - ttl/100 - ttl/20; spent >= valid {
 			t.Errorf("%v: %v of %v", ttl, spent, valid)
 		}
+	}
+}
+
+func TestEachOfSeveralServersHasAPartOfTheTime(t *testing.T) {
+	for servers, want := range map[int]time.Duration{
+		1: 5_000 * ms, 2: 4_500 * ms, 3: 3_000 * ms, 100: answerTimeMin, math.MaxInt: answerTimeMin,
+	} {
+		if got := answerTime(5_000*ms, 9_000*ms, servers); got != want {
+			t.Errorf("%d servers: got %v, want %v", servers, got, want)
+		}
+	}
+	if got := answerTime(20*ms, 9_000*ms, 2); got != 20*ms {
+		t.Errorf("got %v", got)
+	}
+}
+
+// A session on which nothing arrives is left after the part of its server. A wait that the server knows goes on.
+func TestAnOperationHasThePartOfItsServer(t *testing.T) {
+	s, _, now := attached(t)
+	request := &pb.AcquireRequest{WaitTimeout: durationpb.New(time.Minute)}
+	op := &operation{acquire: &acquisition{request: request}, session: s, sent: now.Add(ms)}
+	for answerTime, want := range map[time.Duration]time.Duration{5_000 * ms: silenceMax, 2_000 * ms: 2_000 * ms} {
+		if got := op.answerBy(answerTime).Sub(op.sent); got != want {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+	s.lastReceived = op.sent
+	if got := op.answerBy(4_000 * ms).Sub(op.sent); got != 4_000*ms {
+		t.Errorf("got %v", got)
+	}
+	op.acknowledged = true
+	if got := op.answerBy(2_000 * ms).Sub(op.sent); got != time.Minute+callTimeout {
+		t.Errorf("got %v", got)
 	}
 }
 
