@@ -6,7 +6,6 @@ import type { Core } from "./core.js";
 import { Failure } from "./failure.js";
 import type { LockService } from "./gen/fencepost/v1/lock_pb.js";
 import { infoFrom, type LockInfo, type LockWaiter, waiterFrom } from "./info.js";
-import { ANSWER_TIMEOUT_MS } from "./operation.js";
 import { Retries } from "./retries.js";
 import { Stop } from "./stop.js";
 
@@ -29,7 +28,7 @@ export async function call<T>(core: Core, caller: AbortSignal | undefined, send:
         let failure = await connection.open();
         if (failure === undefined) {
           try {
-            const answer = await send(connection.client, { signal, timeoutMs: ANSWER_TIMEOUT_MS });
+            const answer = await send(connection.client, { signal, timeoutMs: core.servers.answerTime });
             core.servers.answered(server);
             return answer;
           } catch (error) {

@@ -20,6 +20,7 @@ import { type TokenStatus, tokenStatusFrom, type WatchEvent } from "./info.js";
 import type { Lock } from "./lock.js";
 import type { LockSet } from "./lock-set.js";
 import { Log, type Logger } from "./log.js";
+import { ANSWER_TIMEOUT_MS } from "./operation.js";
 import { release } from "./releasing.js";
 import {
   type AcquireAllOptions,
@@ -32,6 +33,7 @@ import {
 import { checkToken, Tls, type TlsOptions, Tokens, type TokenSource } from "./security.js";
 import { Servers } from "./servers.js";
 import { observe, watch } from "./streams.js";
+import { answerTime } from "./timing.js";
 import { Together } from "./together.js";
 import { traced } from "./traced.js";
 
@@ -101,9 +103,10 @@ export class Client implements AsyncDisposable {
     if (options.tls !== undefined) checkObject("tls", options.tls);
     const tls = new Tls(options.tls);
     if (servers.some((address) => address.tls)) tls.check();
-    const tokens = token === undefined ? undefined : new Tokens(token, timeout);
+    const time = Math.min(timeout, answerTime(ANSWER_TIMEOUT_MS, timeout, servers.length));
+    const tokens = token === undefined ? undefined : new Tokens(token, time);
     const log = new Log(options.logger);
-    this.#core = new Core(new Servers(servers, { tls, tokens }, log), holder, timeout, log);
+    this.#core = new Core(new Servers(servers, { tls, tokens }, log, timeout), holder, timeout, log);
   }
 
   /**

@@ -48,6 +48,7 @@ export class Connection {
   readonly address: Address;
   readonly client: Client<typeof LockService>;
   readonly #tls: Tls;
+  readonly #connectTime: number;
   readonly #pings: Pings;
   readonly #heard: Heard;
   #current: Http2 | undefined;
@@ -55,10 +56,17 @@ export class Connection {
   readonly #all = new Set<Http2>();
 
   /** `heard` is shared by the connections with one server. The pings are an argument for tests only. */
-  constructor(address: Address, { tls, tokens }: Security, heard = new Heard(), pings: Pings = PINGS) {
+  constructor(
+    address: Address,
+    { tls, tokens }: Security,
+    heard = new Heard(),
+    connectTime = CONNECT_TIMEOUT_MS,
+    pings: Pings = PINGS,
+  ) {
     this.address = address;
     this.#heard = heard;
     this.#tls = tls;
+    this.#connectTime = connectTime;
     this.#pings = pings;
     const baseUrl = origin(address);
     const transport = createGrpcTransport({
@@ -83,7 +91,7 @@ export class Connection {
       const connection = this.#current?.isUsable === true ? this.#current : this.#begin();
       await connection.opened;
       this.#heard.greeted();
-      await connection.check(CONNECT_TIMEOUT_MS);
+      await connection.check(this.#connectTime);
       if (connection.isUsable) return undefined;
     } catch (error) {
       return Failure.connection(this.address.text, await this.#diagnose(error), error);
@@ -118,7 +126,8 @@ export class Connection {
   /** @throws the error of a file of TLS that cannot be read, say */
   #begin(): Http2 {
     const socket = quiet(dial(this.address, this.#tls));
-    const connection = new Http2(origin(this.address), socket, this.#pings, () => this.#all.delete(connection));
+    const ended = () => this.#all.delete(connection);
+    const connection = new Http2(origin(this.address), socket, this.#connectTime, this.#pings, ended);
     this.#all.add(connection);
     this.#current = connection;
     return connection;

@@ -48,14 +48,14 @@ export class Http2 {
   #unansweredSince: number | undefined;
   #due: NodeJS.Timeout | undefined;
 
-  constructor(origin: string, socket: Socket, pings: Pings, ended: () => void) {
+  constructor(origin: string, socket: Socket, connectTime: number, pings: Pings, ended: () => void) {
     this.#pings = pings;
     const session = http2.connect(origin, { createConnection: () => socket });
     this.#session = session;
     let [isReached, isGivenUp] = [false, false];
-    const late = after(CONNECT_TIMEOUT_MS, () => {
+    const late = after(connectTime, () => {
       isGivenUp = true;
-      this.close(new Error(`no connection within ${seconds(CONNECT_TIMEOUT_MS)}`));
+      this.close(new Error(`no connection within ${seconds(connectTime)}`));
     });
     const { promise, resolve, reject } = settleable();
     this.opened = promise;

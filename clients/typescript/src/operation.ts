@@ -5,7 +5,7 @@ import type { AcquireRequest, ReleaseRequest, RenewRequest, SessionResponse } fr
 import type { Lease } from "./lease.js";
 import { afterReading } from "./timers.js";
 
-/** How long a server may take to answer an operation, or to say that it waits, in milliseconds. */
+/** How long the only server may take to answer, or to say that a request waits, in milliseconds. */
 export const ANSWER_TIMEOUT_MS = 5000;
 
 export type Request =
@@ -34,6 +34,8 @@ export interface Carrier {
 export interface OperationLimits {
   /** How long the operation may stay unsent. */
   readonly unsent: number;
+  /** How long the server may take to answer it, or to say that it waits. */
+  readonly answer: number;
   /** How long the server may let it wait once it has said so. */
   readonly wait: number;
 }
@@ -49,6 +51,7 @@ export class Operation {
   /** When it was sent. */
   sent: number | undefined;
   cancelled = false;
+  readonly #answer: number;
   readonly #wait: number;
   #settle!: (outcome: Answered | Failure) => void;
   #settled = false;
@@ -58,6 +61,7 @@ export class Operation {
   constructor(request: Request, limits: OperationLimits, onWaiting?: (ahead: number) => void) {
     this.request = request;
     this.onWaiting = onWaiting;
+    this.#answer = limits.answer;
     this.#wait = limits.wait;
     this.outcome = new Promise((resolve) => (this.#settle = resolve));
     this.#cancelTimer = this.#arm(limits.unsent);
@@ -79,7 +83,7 @@ export class Operation {
 
   markSent(now: number): void {
     this.sent = now;
-    if (this.isOpen) this.#restart(ANSWER_TIMEOUT_MS);
+    if (this.isOpen) this.#restart(this.#answer);
   }
 
   /** The server has queued the acquire. */

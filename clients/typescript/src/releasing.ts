@@ -89,7 +89,8 @@ export function gaveUp(core: Core, lock: string, error: unknown, token?: number)
 async function finish(core: Core, lease: Lease, until: number, retries: Retries): Promise<Released> {
   const value = create(ReleaseRequestSchema, { lockName: lease.name, leaseId: lease.leaseId });
   for (let first = true; ; first = false) {
-    const operation = new Operation({ case: "release", value }, { unsent: Math.max(until - now(), 0), wait: 0 });
+    const limits = { unsent: Math.max(until - now(), 0), answer: core.servers.answerTime, wait: 0 };
+    const operation = new Operation({ case: "release", value }, limits);
     const session = first ? core.keeper.release(lease, operation) : core.keeper.session();
     if (!first) session.start(operation, lease);
     const outcome = await operation.outcome;

@@ -11,7 +11,8 @@ import { lossReason, milliseconds, token } from "./wire.js";
 /** Tries once. If it fails, the lease stays what it was. */
 export async function renew(keeper: Keeper, lease: Lease, signal?: AbortSignal): Promise<void> {
   const value = create(RenewRequestSchema, { lockName: lease.name, leaseId: lease.leaseId });
-  const operation = new Operation({ case: "renew", value }, { unsent: ANSWER_TIMEOUT_MS, wait: 0 });
+  const limits = { unsent: ANSWER_TIMEOUT_MS, answer: ANSWER_TIMEOUT_MS, wait: 0 };
+  const operation = new Operation({ case: "renew", value }, limits);
   keeper.session().start(operation);
   const outcome = await within(operation.outcome, undefined, signal);
   if (outcome === undefined) operation.cancel();

@@ -18,8 +18,8 @@ export interface TlsOptions {
 
 /**
  * A bearer token, or a function that is asked for one before each call and each stream. The call that needs the token
- * fails with the code `UNAUTHENTICATED` if the function does, or has not settled after 4.5 s or 90 % of the client's
- * timeout, whichever is shorter.
+ * fails with the code `UNAUTHENTICATED` if the function does, or has not settled after 90 % of the time that one server
+ * gets to answer: after 4.5 s, or less with several servers or a short timeout.
  */
 export type TokenSource = string | (() => string | Promise<string>);
 
@@ -44,7 +44,11 @@ export class Tokens {
   readonly #source: TokenSource;
   readonly #timeout: number;
 
-  /** @throws TypeError for a token that cannot be sent */
+  /**
+   * `timeout` is what the client or one server has for a call, whichever is shorter.
+   *
+   * @throws TypeError for a token that cannot be sent
+   */
   constructor(source: TokenSource, timeout: number) {
     if (typeof source !== "function") sendable(source);
     this.#source = source;

@@ -4,11 +4,13 @@
  */
 import type { Address } from "./address.js";
 import { Connection, Heard } from "./connection.js";
-import { OTHER_STORE } from "./facts.js";
+import { CONNECT_TIMEOUT_MS, OTHER_STORE, RETRY_FOR_MS } from "./facts.js";
 import { Failure } from "./failure.js";
 import { Log } from "./log.js";
+import { ANSWER_TIMEOUT_MS } from "./operation.js";
 import type { Security } from "./security.js";
 import { Stores } from "./stores.js";
+import { answerTime } from "./timing.js";
 
 export class Servers {
   readonly #addresses: readonly Address[];
@@ -21,13 +23,16 @@ export class Servers {
   /** The servers that failed and have not answered since. */
   readonly #failing = new Set<number>();
   readonly #stores = new Stores();
+  /** How long one server gets to answer a call that does not wait, in milliseconds. */
+  readonly answerTime: number;
   #preferred = 0;
 
-  constructor(addresses: readonly Address[], security: Security, log: Log = new Log(null)) {
+  constructor(addresses: readonly Address[], security: Security, log: Log = new Log(null), timeout = RETRY_FOR_MS) {
     this.#addresses = addresses;
     this.#security = security;
     this.#log = log;
     this.#heard = addresses.map(() => new Heard());
+    this.answerTime = answerTime(ANSWER_TIMEOUT_MS, timeout, addresses.length);
   }
 
   get count(): number {
@@ -87,7 +92,8 @@ export class Servers {
   connection(index: number): Connection {
     const address = this.#addresses[index];
     if (address === undefined) throw new RangeError(`there is no server ${String(index)}`);
-    return new Connection(address, this.#security, this.#heard[index]);
+    const connectTime = Math.min(CONNECT_TIMEOUT_MS, this.answerTime);
+    return new Connection(address, this.#security, this.#heard[index], connectTime);
   }
 
   /** The connection for calls. */

@@ -8,6 +8,7 @@ import type { ObserveResponse, WatchResponse } from "./gen/fencepost/v1/lock_pb.
 import { eventFrom, infoFrom, type LockInfo, type WatchEvent } from "./info.js";
 import { Retries } from "./retries.js";
 import { Stop } from "./stop.js";
+import { afterReading } from "./timers.js";
 
 /** Watches locks. After an interruption the events in between are reported as missed. */
 export async function* watch(core: Core, prefix: string, caller?: AbortSignal): AsyncGenerator<WatchEvent, void, void> {
@@ -51,9 +52,12 @@ async function* reopened<T>(
         const ended = new AbortController();
         const options = { signal: AbortSignal.any([signal, ended.signal]) };
         const messages = open(connection.client, options)[Symbol.asyncIterator]();
+        // Only its begin has a time: a server answers at once, and may say nothing more for long.
+        const answered = afterReading(core.servers.answerTime, () => { ended.abort(); });
         try {
           for (;;) {
             const next = await core.awake.during(() => messages.next());
+            answered();
             if (next.done === true) break;
             core.servers.answered(server);
             isOpen = true;
@@ -62,7 +66,12 @@ async function* reopened<T>(
           failure = Failure.local(`${connection.address.text}: the stream ended`, false);
         } catch (error) {
           failure = Failure.of(error, false, connection.address.text).ofStream();
+          if (ended.signal.aborted) {
+            failure = Failure.local(`${connection.address.text}: no answer in time`, false);
+            connection.overdue();
+          }
         } finally {
+          answered();
           // The end of the iteration alone would leave the stream open.
           ended.abort();
           await messages.return?.().catch(() => undefined);

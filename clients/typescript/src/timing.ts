@@ -46,3 +46,14 @@ export const IDLE_TICK_MS = 100;
 function clamp(value: number, min: number, max: number): number {
   return Math.min(Math.max(value, min), max);
 }
+
+/** The least time that one of several servers gets to answer: over a slow network, TLS takes several round trips. */
+const ANSWER_TIME_MIN_MS = 500;
+
+/**
+ * How long one of so many servers gets to answer a call that does not wait. Each of several servers gets a part of the
+ * time: one that hangs must not use up that of the others.
+ */
+export function answerTime(callTimeout: number, retryFor: number, servers: number): number {
+  return servers > 1 ? Math.min(callTimeout, Math.max(retryFor / servers, ANSWER_TIME_MIN_MS)) : callTimeout;
+}

@@ -18,7 +18,7 @@ export interface Transmission {
   cancel(): void;
 }
 
-export interface TransmissionOptions extends OperationLimits {
+export interface TransmissionOptions extends Omit<OperationLimits, "answer"> {
   /** Whether to make a call of its own. */
   readonly byCall: boolean;
   readonly onWaiting?: ((ahead: number) => void) | undefined;
@@ -32,7 +32,8 @@ export function transmit(core: Core, request: AcquireRequest, options: Transmiss
     return { server, outcome, cancel: () => { stop.abort(); } };
   }
   const session = core.keeper.session();
-  const operation = new Operation({ case: "acquire", value: request }, options, options.onWaiting);
+  const limits = { ...options, answer: core.servers.answerTime };
+  const operation = new Operation({ case: "acquire", value: request }, limits, options.onWaiting);
   session.start(operation);
   return { server: session.server, outcome: operation.outcome, cancel: () => { operation.cancel(); } };
 }
@@ -49,8 +50,9 @@ async function call(
   if (refused) return refused;
   if (signal.aborted) return new Failure(Code.Canceled, "the call was withdrawn before it was sent", false);
   const sent = now();
+  const timeoutMs = wait > 0 ? wait + ANSWER_TIMEOUT_MS : core.servers.answerTime;
   try {
-    const value = await connection.client.acquire(request, { signal, timeoutMs: wait + ANSWER_TIMEOUT_MS });
+    const value = await connection.client.acquire(request, { signal, timeoutMs });
     const read = now();
     core.servers.answered(server);
     const granted = value.outcome === Outcome.ACQUIRED ? value.lease : undefined;

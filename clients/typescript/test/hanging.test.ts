@@ -57,7 +57,7 @@ class Impatient extends Servers {
   override connection(index: number): Connection {
     const address = addresses(this.#list)[index] ?? assert.fail();
     const pings = { interval: 100, timeout: this.#timeout, unanswered: 60_000 };
-    return new Connection(address, { tls: new Tls(), tokens: undefined }, new Heard(), pings);
+    return new Connection(address, { tls: new Tls(), tokens: undefined }, new Heard(), undefined, pings);
   }
 }
 
@@ -127,7 +127,7 @@ void test("a call does not wait as long for a ping as a check in the background 
   const proxy = await Proxy.start(t, server.address);
   const address = addresses([proxy.address])[0] ?? assert.fail();
   const pings = { interval: 100, timeout: 60_000, unanswered: 60_000 };
-  const connection = new Connection(address, { tls: new Tls(), tokens: undefined }, new Heard(), pings);
+  const connection = new Connection(address, { tls: new Tls(), tokens: undefined }, new Heard(), undefined, pings);
   after(t, () => {
     connection.close();
     return Promise.resolve();
