@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from fencepost._channel import Method
+from fencepost._channel import Metadata, Method
 from fencepost._core.clock import now
 from fencepost._core.failure import Failure, unsent
 from fencepost._core.retries import Retries
@@ -108,20 +109,31 @@ class Follow(Generic[RequestT, ResponseT, ItemT]):
             try:
                 metadata = bearer(calls.options)
                 self._kept = calls.take(server)
-                method = self._method
-                start = self._kept.channel.unary_stream(method.path, method.serialize, method.deserialize)
-                stream = start(self._request, metadata=metadata)
-                self._first = next(stream)
+                return self._start(self._kept.channel, metadata, retries.limit(now()))
             except StopIteration:
                 failure = unsent("the server ended the stream")
             except (grpc.RpcError, Refused) as error:
                 failure = call_failure(error)
-            else:
-                return stream
+                if failure.code == "CANCELLED":
+                    failure = Failure("DEADLINE_EXCEEDED", "the server did not answer in time")
             self._give_back(failure)
             if self._closed:
                 raise StopIteration
             time.sleep(retries.failed(server, calls.explained(server, failure), now()))
+
+    def _start(self, channel: grpc.Channel, metadata: Metadata, limit: float) -> Stream[ResponseT]:
+        """Starts the stream. Only its begin has a time, after which it is cancelled: a deadline would end it later."""
+        method = self._method
+        start = channel.unary_stream(method.path, method.serialize, method.deserialize)
+        stream = start(self._request, metadata=metadata)
+        late = threading.Timer(limit, stream.cancel)
+        late.daemon = True
+        late.start()
+        try:
+            self._first = next(stream)
+        finally:
+            late.cancel()
+        return stream
 
     def _give_back(self, failure: Failure | None) -> None:
         kept, self._kept = self._kept, None

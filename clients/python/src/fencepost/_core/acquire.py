@@ -95,7 +95,8 @@ class Acquire:
         left = 0.0 if self._withdrawing else max(self._wait_until - now, 0.0)
         self._request.attempt = self._transmissions
         self._request.wait_timeout.CopyFrom(duration(left))
-        late = min(now + left + timing.CALL_TIMEOUT, max(self._until, now + timing.TRANSMISSION_MIN))
+        answer_time = timing.CALL_TIMEOUT if left else self._engine.answer_time
+        late = min(now + left + answer_time, max(self._until, now + timing.TRANSMISSION_MIN))
         self._set_timer(late, self._late)
         return late - now
 

@@ -76,7 +76,7 @@ class Change:
         """Sends the request beside the session, which has no message for it."""
         session = self._engine.carrier
         if self._sends is not None and self._call is None and session is not None:
-            timeout = min(timing.CALL_TIMEOUT, max(self._until - now, timing.TRANSMISSION_MIN))
+            timeout = min(self._engine.answer_time, max(self._until - now, timing.TRANSMISSION_MIN))
             self._call = Call(session, self, self._sends, timeout)
             self._engine.port.call(self._call)
         return None

@@ -41,6 +41,8 @@ class Engine:
         self.events = Events(port, servers)
         self.timers = Timers()
         self.retry_for = max(retry_for, timing.TRANSMISSION_MIN)
+        self.answer_time = timing.answer_time(timing.CALL_TIMEOUT, self.retry_for, len(servers))
+        """How long one server gets to answer a call that does not wait."""
         self.flows: set[Flow] = set()
         """The requests that are not done."""
         self.kept = Kept()
@@ -50,6 +52,7 @@ class Engine:
         self.current: Session | None = None
         self.previous: Session | None = None
         """A session that still works, until the current one keeps all leases."""
+        self._connect_timeout = min(timing.CONNECT_TIMEOUT, self.answer_time)
         self._names = servers
         self._servers = len(servers)
         self._server = 0
@@ -216,7 +219,7 @@ class Engine:
         """The driver has the token of a session and connects from now on. Returns whether it is still wanted."""
         if not session.ended:
             self.timers.cancel(session.timer)
-            due = now + timing.CONNECT_TIMEOUT
+            due = now + self._connect_timeout
             session.timer = self.timers.at(due, lambda now: self._check_connected(session, now))
         return not session.ended
 
@@ -372,7 +375,7 @@ class Engine:
 
     def _check_connected(self, session: Session, now: float) -> None:
         if not session.connected:
-            why = f"{self._names[session.server]}: no connection within {timing.CONNECT_TIMEOUT:g} s"
+            why = f"{self._names[session.server]}: no connection within {self._connect_timeout:.3g} s"
             self.ended(session, unsent(why), now)
 
     def _replaced(self, session: Session, now: float) -> None:

@@ -52,7 +52,7 @@ class Release:
 
     def sent(self, operation: Operation) -> None:
         self._operation = operation
-        self._answer_timer = self._engine.timers.at(operation.sent + timing.CALL_TIMEOUT, self._late)
+        self._answer_timer = self._engine.timers.at(operation.sent + self._engine.answer_time, self._late)
 
     def waiting(self, ahead: int) -> None:
         """A release does not wait."""

@@ -29,6 +29,7 @@ class Retries:
     def __init__(self, servers: Servers, now: float, retry_for: float, again: bool = False) -> None:
         self._servers = servers
         self._until = now + retry_for
+        self._answer_time = timing.answer_time(timing.CALL_TIMEOUT, retry_for, len(servers.names))
         self._again = again
         self._tries = 0
         self._unreached = Unreached(servers.names)
@@ -37,7 +38,8 @@ class Retries:
 
     def limit(self, now: float) -> float:
         """Returns how long the next transmission may take, in seconds. The first one may meet a dead connection."""
-        return self._at_most(timing.CALL_TIMEOUT if self._tries else timing.SIGN_TIMEOUT, now)
+        limit = self._answer_time if self._tries else min(timing.SIGN_TIMEOUT, self._answer_time)
+        return self._at_most(limit, now)
 
     def token_limit(self, now: float) -> float:
         """Returns how long the function for the token may take, in seconds."""

@@ -17,6 +17,7 @@ class Silence:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._sign_timeout = min(timing.SIGN_TIMEOUT, engine.answer_time)
 
     def watch(self, session: Session, now: float) -> None:
         """Expects beats on a session that renews leases."""
@@ -39,7 +40,7 @@ class Silence:
             session.unanswered_since = now
         if session.sign_timer is None:
             session.sign_timer = self._engine.timers.at(
-                now + timing.SIGN_TIMEOUT, lambda now: self._check_sign(session, now)
+                now + self._sign_timeout, lambda now: self._check_sign(session, now)
             )
 
     def _check_sign(self, session: Session, now: float) -> None:
@@ -47,11 +48,11 @@ class Silence:
         since = session.unanswered_since
         if session.ended or since is None:
             return
-        due = since + timing.SIGN_TIMEOUT
+        due = since + self._sign_timeout
         if now >= due:
-            self._ended(session, timing.SIGN_TIMEOUT, now)
+            self._ended(session, self._sign_timeout, now)
         else:
             session.sign_timer = self._engine.timers.at(due, lambda now: self._check_sign(session, now))
 
     def _ended(self, session: Session, limit: float, now: float) -> None:
-        self._engine.ended(session, Failure("UNAVAILABLE", f"the server was silent for {limit:g} s"), now)
+        self._engine.ended(session, Failure("UNAVAILABLE", f"the server was silent for {limit:.3g} s"), now)

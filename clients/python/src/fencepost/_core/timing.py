@@ -22,6 +22,10 @@ TOKEN_TIMEOUT = 5.0
 CALL_TIMEOUT = 5.0
 """How long one transmission may take, in addition to the wait that it asks for."""
 
+ANSWER_TIME_MIN = 0.5
+"""The least time that one of several servers gets to answer: over a slow network, a connection with TLS alone takes
+several round trips."""
+
 SIGN_TIMEOUT = 3.0
 """How long a session may be silent after a transmission: servers answer at once, if only that the request waits."""
 
@@ -48,6 +52,13 @@ ACQUIRES_MAX = 8_000
 RELEASES_MAX = 2_000
 """How many acquires and releases are in flight on a session; more of them wait here. The server allows 16,384 in all.
 They are counted separately, because a queued acquire may wait for a release."""
+
+
+def answer_time(call_timeout: float, retry_for: float, servers: int) -> float:
+    """Returns how long one of so many servers gets to answer a call that does not wait. Each of several servers gets a
+    part of the time: one that hangs must not use up that of the others.
+    """
+    return min(call_timeout, max(retry_for / servers, ANSWER_TIME_MIN)) if servers > 1 else call_timeout
 
 
 def retry_pause(retries: int, random: float) -> float:

@@ -113,7 +113,7 @@ class Follow(Generic[RequestT, ResponseT, ItemT]):
             try:
                 metadata = await bearer(calls.options, retries.token_limit(now()))
                 self._kept = calls.take(server)
-                failure = await self._start(self._kept.channel, metadata)
+                failure = await self._start(self._kept.channel, metadata, retries.limit(now()))
             except (grpc.aio.AioRpcError, Refused) as error:
                 failure = call_failure(error)
             if failure is None:
@@ -121,12 +121,15 @@ class Follow(Generic[RequestT, ResponseT, ItemT]):
             self._give_back(failure)
             await asyncio.sleep(retries.failed(server, await calls.explained(server, failure), now()))
 
-    async def _start(self, channel: grpc.aio.Channel, metadata: Metadata) -> Failure | None:
-        """Starts the stream. Returns why it did not start, or None."""
+    async def _start(self, channel: grpc.aio.Channel, metadata: Metadata, limit: float) -> Failure | None:
+        """Starts the stream, within this time. Returns why it did not start, or None."""
         method = channel.unary_stream(self._method.path, self._method.serialize, self._method.deserialize)
         stream = self._stream = method(self._request, metadata=metadata)
         try:
-            self._first = await self._next(stream)
+            self._first = await asyncio.wait_for(self._next(stream), limit)
+        except asyncio.TimeoutError:
+            stream.cancel()
+            return Failure("DEADLINE_EXCEEDED", "the server did not answer in time")
         except BaseException:
             stream.cancel()
             raise
