@@ -65,7 +65,12 @@ final class AcquireOperation extends Operation {
     long wait = nextAttempt(now);
     handle = session.nextHandle();
     message.setAcquire(SessionAcquire.newBuilder().setRequest(request).setHandle(handle));
-    return wait + Timing.CALL_TIMEOUT;
+    dueAt = now + wait;
+    return limit(wait);
+  }
+
+  private long limit(long wait) {
+    return wait > 0 ? wait + Timing.CALL_TIMEOUT : keeper.answerTime();
   }
 
   @Override
@@ -88,7 +93,7 @@ final class AcquireOperation extends Operation {
 
   private void sendAlone() {
     long now = keeper.now();
-    long timeout = nextAttempt(now) + Timing.CALL_TIMEOUT;
+    long timeout = limit(nextAttempt(now));
     alone = new UnaryAcquire(keeper, this, request.build(), timeout, now);
     keeper.sendAlone(alone);
   }
@@ -236,6 +241,7 @@ final class AcquireOperation extends Operation {
       if (session != null) {
         cleanup = true;
         until = keeper.now() + Timing.RETRY_FOR;
+        dueAt = Math.min(dueAt, keeper.now());
         overdueAt = Math.min(overdueAt, keeper.now() + Timing.CALL_TIMEOUT);
         session.cancel(this);
       } else {

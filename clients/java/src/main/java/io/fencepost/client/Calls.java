@@ -63,7 +63,7 @@ final class Calls {
         Connection connection = connected(server);
         Sending sending = new Sending();
         CallOptions options = options(server)
-            .withDeadlineAfter(Timing.CALL_TIMEOUT, TimeUnit.NANOSECONDS)
+            .withDeadlineAfter(servers.answerTime(), TimeUnit.NANOSECONDS)
             .withStreamTracerFactory(sending);
         try {
           A answer = ClientCalls.blockingUnaryCall(connection.channel(), method, options, request);
@@ -124,6 +124,10 @@ final class Calls {
     return servers.count();
   }
 
+  long answerTime() {
+    return servers.answerTime();
+  }
+
   int preferred() {
     return preferred.get();
   }
@@ -159,7 +163,7 @@ final class Calls {
   Connection connected(int server) throws NotConnectedException {
     Connection connection = connection(server);
     ManagedChannel channel = connection.channel();
-    long until = clock.now() + Timing.CONNECT_TIMEOUT;
+    long until = clock.now() + Math.min(Timing.CONNECT_TIMEOUT, servers.answerTime());
     try {
       for (ConnectivityState state = channel.getState(true);
           state == ConnectivityState.IDLE || state == ConnectivityState.CONNECTING;

@@ -58,6 +58,11 @@ final class Keeper {
     this.lastCheck = clock.now();
   }
 
+  /** How long one server gets to answer what does not wait. */
+  long answerTime() {
+    return calls.answerTime();
+  }
+
   long now() {
     return clock.now();
   }

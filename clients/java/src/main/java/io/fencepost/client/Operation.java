@@ -31,6 +31,9 @@ abstract class Operation {
   long number;
   long sentAt;
 
+  /** When the server has to answer it at once: when it was sent, or when its wait is over. */
+  long dueAt;
+
   /** When the lack of an answer means that something is wrong. */
   long overdueAt;
 

@@ -26,7 +26,7 @@ final class ReleaseOperation extends Operation {
   @Override
   long write(SessionRequest.Builder message, long now) {
     message.setRelease(ReleaseRequest.newBuilder().setLockName(lease.name).setLeaseId(lease.id));
-    return Timing.CALL_TIMEOUT;
+    return keeper.answerTime();
   }
 
   @Override

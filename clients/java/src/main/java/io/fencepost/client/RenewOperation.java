@@ -25,7 +25,7 @@ final class RenewOperation extends Operation {
   @Override
   long write(SessionRequest.Builder message, long now) {
     message.setRenew(RenewRequest.newBuilder().setLockName(lease.name).setLeaseId(lease.id));
-    return Math.min(Timing.CALL_TIMEOUT, Math.max(0, lease.validUntil - now));
+    return Math.min(keeper.answerTime(), Math.max(0, lease.validUntil - now));
   }
 
   @Override

@@ -24,6 +24,11 @@ final class Servers {
     return addresses.size();
   }
 
+  /** How long one server gets to answer a call that does not wait. */
+  long answerTime() {
+    return Timing.answerTime(Timing.CALL_TIMEOUT, Timing.RETRY_FOR, addresses.size());
+  }
+
   ServerAddress address(int server) {
     return addresses.get(server);
   }

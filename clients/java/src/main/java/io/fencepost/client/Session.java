@@ -166,8 +166,8 @@ final class Session {
       if (sent.operation == null) {
         continue;
       }
-      long due = sent.operation.overdueAt - Timing.CALL_TIMEOUT;
-      silent |= lastReceived < due && now >= due + Timing.SILENCE;
+      long due = sent.operation.dueAt;
+      silent |= lastReceived < due && now >= due + Math.min(Timing.SILENCE, keeper.answerTime());
       if (now >= sent.operation.overdueAt) {
         overdue.add(sent.operation);
       }
@@ -238,6 +238,7 @@ final class Session {
     operation.session = this;
     operation.number = ++lastNumber;
     operation.sentAt = now;
+    operation.dueAt = now;
     operation.overdueAt = now + operation.write(message, now);
     boolean acquire = operation instanceof AcquireOperation;
     acquiresInFlight += acquire ? 1 : 0;

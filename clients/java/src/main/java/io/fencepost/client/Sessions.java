@@ -275,8 +275,8 @@ final class Sessions {
   }
 
   /** A proven client connects quickly enough for its leases; a cold one has none yet. */
-  private static long openTimeout(Session session, long shortest) {
-    long timeout = session.connecting ? Timing.CONNECT_TIMEOUT : Timing.OPEN_TIMEOUT;
+  private long openTimeout(Session session, long shortest) {
+    long timeout = Math.min(session.connecting ? Timing.CONNECT_TIMEOUT : Timing.OPEN_TIMEOUT, servers.answerTime());
     return shortest == 0 ? timeout : Math.min(timeout, Timing.answerTimeout(shortest));
   }
 

@@ -106,10 +106,13 @@ final class Subscription<Q, A> {
       return; // closed meanwhile
     }
     call = connection.channel().newCall(method, calls.options(server));
-    call.start(new Incoming(server, connection, call), new Metadata());
+    Incoming incoming = new Incoming(server, connection, call);
+    call.start(incoming, new Metadata());
     call.sendMessage(request);
     call.halfClose();
     call.request(1);
+    // Only its begin has a time: a server answers at once, and may say nothing more for long.
+    threads.later(incoming::endUnanswered, calls.answerTime());
   }
 
   private void failed(int server, Failure failure) {
@@ -128,6 +131,7 @@ final class Subscription<Q, A> {
     private final int server;
     private final Connection connection;
     private final ClientCall<Q, A> call;
+    private volatile boolean answered;
 
     Incoming(int server, Connection connection, ClientCall<Q, A> call) {
       this.server = server;
@@ -135,8 +139,15 @@ final class Subscription<Q, A> {
       this.call = call;
     }
 
+    void endUnanswered() {
+      if (!answered) {
+        call.cancel("no answer in time", null);
+      }
+    }
+
     @Override
     public void onMessage(A message) {
+      answered = true;
       // The next message is requested when this one is done, so there is one at a time.
       threads.inBackground(() -> {
         receiver.accept(message);

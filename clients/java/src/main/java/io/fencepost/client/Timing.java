@@ -14,6 +14,12 @@ final class Timing {
   static final long RETRY_FOR = MILLISECONDS.toNanos(Facts.RETRY_FOR_MS);
 
   /**
+   * The least time that one of several servers gets to answer: over a slow network, a connection with TLS alone takes
+   * several round trips.
+   */
+  static final long ANSWER_TIME_MIN = MILLISECONDS.toNanos(500);
+
+  /**
    * How long a session may be silent when an answer is due, before it is replaced together with its connection. Servers
    * answer within about 1 s, also if their store does not.
    */
@@ -35,6 +41,14 @@ final class Timing {
   static final long REOPEN_MAX = MILLISECONDS.toNanos(Facts.RECONNECT_MAX_MS);
 
   private Timing() {}
+
+  /**
+   * How long one of so many servers gets to answer a call that does not wait. Each of several servers gets a part of
+   * the time: one that hangs must not use up that of the others.
+   */
+  static long answerTime(long callTimeout, long retryFor, int servers) {
+    return servers > 1 ? Math.min(callTimeout, Math.max(retryFor / servers, ANSWER_TIME_MIN)) : callTimeout;
+  }
 
   /** The interval of checks, which bounds the time to notice that a suspended machine has resumed. */
   static long tick(long shortest) {
