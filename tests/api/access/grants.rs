@@ -13,7 +13,7 @@ use std::{fs, time::Duration};
 /// So many locks are in more than half of the partitions, so that each of two servers leads some of them.
 const LOCKS: usize = 16;
 /// Partitions of a store.
-const PARTITIONS: f64 = 8.0;
+const PARTITIONS: f64 = 4.0;
 const TTL: Duration = Duration::from_secs(60);
 const SHORT_TTL: Duration = Duration::from_millis(300);
 

@@ -12,8 +12,8 @@ use std::{cmp::Reverse, thread, time::Duration};
 use tokio::{task::JoinHandle, time::Instant};
 
 /// What `quorum create` makes.
-pub(crate) const PARTITIONS: usize = 8;
-/// So many locks are in more than half of the partitions, so that each server leads the partition of one of them.
+pub(crate) const PARTITIONS: usize = 4;
+/// So many locks are in all partitions, so that each server leads the partition of one of them.
 pub(crate) const LOCKS: usize = 24;
 /// Longer than anything here takes.
 pub(crate) const TTL: Duration = Duration::from_secs(60);

@@ -65,9 +65,9 @@ async fn a_foreign_key_in_one_partition_stops_no_other_and_is_told() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
     let held = server.client().acquire_lease(acquire_request("held", TTL)).await;
-    redis.command(&["SET", "{fp}:q7:c", "not ours"]);
+    redis.command(&["SET", "{fp}:q3:c", "not ours"]);
     let refused =
-        refused(std::slice::from_ref(&server), "partition 7: the store holds something the server did not write").await;
+        refused(std::slice::from_ref(&server), "partition 3: the store holds something the server did not write").await;
     // What the server has in memory is written anew.
     redis.command(&["FLUSHALL"]);
     for name in refused {
@@ -88,12 +88,12 @@ async fn a_partition_with_a_foreign_key_is_mended_by_deleting_that_key_and_its_h
         held.push(servers[0].client().acquire_lease(acquire_request(&format!("held/{name}"), TTL)).await);
     }
     let damages: [&[&str]; 3] =
-        [&["SET", "{fp}:q7:h", "not ours"], &["SET", "{fp}:q7:c", "not ours"], &["HSET", "{fp}:q7:h", "not", "ours"]];
+        [&["SET", "{fp}:q3:h", "not ours"], &["SET", "{fp}:q3:c", "not ours"], &["HSET", "{fp}:q3:h", "not", "ours"]];
     for damage in damages {
         redis.command(&["DEL", damage[1]]);
         redis.command(damage);
         let refused = refused(&servers, "delete that key and the key {fp}:qN:h of its partition N").await;
-        redis.command(&["DEL", damage[1], "{fp}:q7:h"]);
+        redis.command(&["DEL", damage[1], "{fp}:q3:h"]);
         for name in refused {
             until(|| async { asked(&servers[1], &name).await.is_ok() }).await;
         }

@@ -1,6 +1,7 @@
 //! How servers level their shares of the partitions: until no server leads two partitions more than another one.
 //!
-//! Rendezvous hashing alone would leave one of three servers without any of 8 partitions in a tenth of all fleets.
+//! Rendezvous hashing alone would leave one of three servers without any of 8 partitions in a tenth of all fleets, and
+//! of 4 partitions in more than half.
 //! Shares of a bounded size ("Consistent Hashing with Bounded Loads", Mirrokni et al., 2016) depend on the set of
 //! servers alone: while one server sees another set than the others, partitions move to and fro, and a server that dies
 //! moves partitions among those that live. So this starts from what each server leads. A move makes the shares more
