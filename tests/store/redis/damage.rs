@@ -5,6 +5,7 @@ use crate::{
     server_on, serving,
     support::{Lock, Server, acquire_request, until, within},
 };
+use fencepost::testing::store::quorum::config::bootstrap::PARTITIONS;
 use fencepost_proto::v1;
 use std::time::Duration;
 use tonic::Code;
@@ -128,7 +129,7 @@ async fn a_sequencer_that_somebody_deleted_or_spoilt_comes_back_by_itself_and_no
         lease.fencing_token
     };
     let mut last = drawn(&servers[0]).await;
-    let keys: Vec<String> = (0..8).map(|partition| format!("{{fp}}:q{partition}:s")).collect();
+    let keys: Vec<String> = (0..PARTITIONS).map(|partition| format!("{{fp}}:q{partition}:s")).collect();
     let is_sound = |key: &String| {
         let text = redis.command(&["GET", key]).text();
         text.parse::<u64>().is_ok_and(|token| token < 1 << 53)

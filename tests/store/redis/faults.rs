@@ -6,6 +6,7 @@ use crate::{
     stream::{Stream, attachment},
     support::{Lock, acquire_request, assert_refused, only, until, waiting_request, within},
 };
+use fencepost::testing::store::quorum::config::bootstrap::PARTITIONS;
 use fencepost_proto::v1::{
     self, LeaseEnd, acquire_response::Outcome as Acquired, keep_alive_response::Message as ServerMessage,
 };
@@ -213,10 +214,11 @@ async fn waiters_survive_a_restart_that_keeps_the_data() {
 async fn an_invalid_page_token_is_refused() {
     let redis = Redis::start(&[]);
     let server = server_on(&redis).await;
-    for page_token in ["ffffffffffffffff.0", "8.0", "0", "x.0", "0.x", "0.1"] {
+    let (beyond, last) = (format!("{PARTITIONS}.0"), format!("{}.0", PARTITIONS - 1));
+    for page_token in ["ffffffffffffffff.0", &beyond, "0", "x.0", "0.x", "0.1"] {
         let request = v1::ListRequest { page_token: page_token.into(), ..v1::ListRequest::default() };
         assert_refused(server.client().list(request).await, Code::InvalidArgument, "INVALID_FIELD");
     }
-    let request = v1::ListRequest { page_token: "7.0".into(), ..v1::ListRequest::default() };
+    let request = v1::ListRequest { page_token: last, ..v1::ListRequest::default() };
     within(server.client().list(request)).await.unwrap();
 }
