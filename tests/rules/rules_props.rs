@@ -125,6 +125,19 @@ fn run(steps: Vec<Step>, waiters_max: usize) {
     }
 }
 
+/// Found by the search below: the command names the older lease, and its delay is what it ends.
+#[test]
+fn a_revocation_ends_the_delay_of_a_lease_that_expires_in_its_turn() {
+    let acquire = |request| Step::Acquire { request, attempt: 1, copy: 0, wait: false, lease: 0 };
+    let revoke = Step::ForceRelease { right: true };
+    let until_the_end = [Step::ToEdge, Step::Pass(1)];
+    let until_the_delay_is_over = Step::Pass(2 * SECOND - 1);
+    let mut steps = vec![acquire(30), acquire(32), Step::Release { lease: 0 }];
+    steps.extend(until_the_end);
+    steps.extend([revoke, until_the_delay_is_over, Step::ApplyTime, revoke]);
+    run(steps, 1);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 512,
