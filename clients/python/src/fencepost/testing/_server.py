@@ -83,6 +83,9 @@ class Server:
     def pause(self) -> None:
         """Stops the process (``SIGSTOP``): connections stay open, and nobody answers."""
         self._process.send_signal(signal.SIGSTOP)
+        # The signal is sent before the process stops. macOS has no waitid.
+        if hasattr(os, "waitid"):
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Ends the pause. Leases that ran out meanwhile have expired."""
