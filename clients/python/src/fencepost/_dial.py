@@ -32,8 +32,12 @@ def bearer(options: Options) -> Metadata:
 
 
 def call_failure(error: grpc.RpcError | Refused) -> failure.Failure:
-    """Reads the error of a call, or of its preparation."""
+    """Reads the error of a call, or of its preparation. Drops the traceback of the error of a call."""
     if isinstance(error, Refused):
         return failure.of_preparation(error)
     assert isinstance(error, grpc.Call)
+    # A stream raises itself: it has the traceback, whose frames have the stream. Left to the garbage collector, this
+    # cycle lasts until the interpreter ends. Then the stream's __del__ takes a lock, and waits forever if a thread of
+    # gRPC had it when the interpreter stopped all daemons.
+    error.__traceback__ = None
     return rpc_failure(error.code(), error.details(), error.trailing_metadata())
