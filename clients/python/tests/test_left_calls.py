@@ -33,7 +33,7 @@ atexit.register(end)
 # The collector finds all at the end, as it does in a program that is short.
 gc.disable()
 logging.disable()
-from fencepost import Client
+from fencepost import Client, Unavailable
 """
 
 CLOSED = """
@@ -41,8 +41,21 @@ with Client(sys.argv[2]) as client, client.lock(sys.argv[1]):
     pass
 """
 
+WATCHED = """
+with Client(sys.argv[2]) as client, client.watch() as watch:
+    client.acquire(sys.argv[1]).release()
+    next(watch)
+    threading.Timer(0.1, watch.close).start()
+    for event in watch:
+        pass
+"""
 
-@pytest.mark.parametrize("program", [CLOSED], ids=["closed"])
+NOT_CLOSED = """
+watch = Client(sys.argv[2]).watch()
+"""
+
+
+@pytest.mark.parametrize("program", [CLOSED, WATCHED, NOT_CLOSED], ids=["closed", "watched", "not-closed"])
 def test_the_calls_of_a_client_do_not_hold_up_the_end(program: str, server: Server, name: str) -> None:
     with child(BEGIN + program, name, server.address) as process:
         assert read(process) == "ends"
@@ -57,8 +70,19 @@ lock.lost.wait()
 client.close()
 """
 
+# It keeps the error, as a program does for a log.
+WATCH_ENDED = """
+client = Client(sys.argv[2], retry_for=1)
+watch = client.watch()
+print("watched")
+try:
+    next(watch)
+except Unavailable as error:
+    last = error
+"""
 
-@pytest.mark.parametrize("program", [LOST], ids=["lost"])
+
+@pytest.mark.parametrize("program", [LOST, WATCH_ENDED], ids=["lost", "watch"])
 def test_the_calls_that_a_server_ended_do_not_hold_up_the_end(program: str, tmp_path: Path, name: str) -> None:
     with Server(tmp_path) as server, child(BEGIN + program, name, server.address) as process:
         read(process)

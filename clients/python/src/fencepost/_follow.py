@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -35,6 +37,28 @@ class Stream(Protocol[MessageT_co]):
     def cancel(self) -> bool: ...
 
 
+class Held(Generic[ResponseT]):
+    """The stream that is open. The end of the interpreter must not find it, see :func:`call_failure`: it is let go
+    before that, and with its owner.
+    """
+
+    def __init__(self, owner: object) -> None:
+        self.stream: Stream[ResponseT] | None = None
+        self._pid = os.getpid()
+        weakref.finalize(owner, self._end)
+
+    def let_go(self) -> Stream[ResponseT] | None:
+        """Returns the stream. It ends once nobody uses it."""
+        stream, self.stream = self.stream, None
+        return stream
+
+    def _end(self) -> None:
+        # In a child after a fork, what belongs to gRPC must not be touched: its locks may be held by threads that the
+        # child does not have.
+        if os.getpid() == self._pid:
+            self.let_go()
+
+
 class Follow(Generic[RequestT, ResponseT, ItemT]):
     """Iterates over what a stream tells. If it ends, the next server goes on."""
 
@@ -47,7 +71,8 @@ class Follow(Generic[RequestT, ResponseT, ItemT]):
         self._kept: Kept[grpc.Channel] | None = None
         self._first: ResponseT | None = None
         """The first message of the stream, until it is told."""
-        self._stream = self._open()
+        self._held: Held[ResponseT] = Held(self)
+        self._held.stream = self._open()
 
     def _item(self, message: ResponseT) -> ItemT | None:
         """Returns what a message tells; None if that is nothing."""
@@ -62,12 +87,8 @@ class Follow(Generic[RequestT, ResponseT, ItemT]):
 
     def __next__(self) -> ItemT:
         while not self._closed:
-            try:
-                item = self._item(self._next())
-            except StopIteration:
-                item = self._reopen(Failure("UNAVAILABLE", "the server ended the stream"))
-            except grpc.RpcError as error:
-                item = self._reopen(call_failure(error))
+            message = self._next()
+            item = self._reopen(message) if isinstance(message, Failure) else self._item(message)
             if item is not None:
                 return item
         raise StopIteration
@@ -75,7 +96,9 @@ class Follow(Generic[RequestT, ResponseT, ItemT]):
     def close(self) -> None:
         """Ends the stream. May be called by another thread: the loop ends."""
         self._closed = True
-        self._stream.cancel()
+        stream = self._held.let_go()
+        if stream is not None:
+            stream.cancel()
         self._give_back(None)
 
     def __enter__(self: SelfT) -> SelfT:
@@ -86,9 +109,22 @@ class Follow(Generic[RequestT, ResponseT, ItemT]):
     ) -> None:
         self.close()
 
-    def _next(self) -> ResponseT:
+    def _next(self) -> ResponseT | Failure:
+        """Returns the next message, or why the stream ended: what is raised for that must not have the stream's error
+        as its context, see :func:`call_failure`.
+        """
         first, self._first = self._first, None
-        return next(self._stream) if first is None else first
+        if first is not None:
+            return first
+        stream = self._held.stream
+        if stream is None:
+            raise StopIteration
+        try:
+            return next(stream)
+        except StopIteration:
+            return Failure("UNAVAILABLE", "the server ended the stream")
+        except grpc.RpcError as error:
+            return call_failure(error)
 
     def _reopen(self, failure: Failure) -> ItemT | None:
         if self._closed:
@@ -97,7 +133,7 @@ class Follow(Generic[RequestT, ResponseT, ItemT]):
         self._calls.servers.failed(self._server)
         if not (failure.is_transient or failure.is_expired):
             raise failure.error()
-        self._stream = self._open(again=True)
+        self._held.stream = self._open(again=True)
         return self._opened_again()
 
     def _open(self, again: bool = False) -> Stream[ResponseT]:
