@@ -45,8 +45,9 @@ class Lock:
         self.sent = {0: now()}  # when each beat was answered; 0 is the attachment
         attachment = pb.LeaseAttachment(handle=1, lock_name=lease.lock_name, lease_id=lease.lease_id, attempt=1)
         self.outbox.put(pb.KeepAliveRequest(attach=pb.AttachLeases(leases=[attachment])))
-        self.stream = stub.KeepAlive(iter(self.outbox.get, None))
-        threading.Thread(target=self.keep, daemon=True).start()
+        # Only the thread has the stream, so that it does not outlast the thread.
+        stream = stub.KeepAlive(iter(self.outbox.get, None))
+        threading.Thread(target=self.keep, args=(stream,), daemon=True).start()
 
     def is_valid(self):
         """Checks the clock: a process that was paused notices the end before it acts. Once false, always false."""
@@ -54,10 +55,10 @@ class Lock:
             self.over.set()
         return not self.over.is_set()
 
-    def keep(self):
+    def keep(self, stream):
         """Reads the stream and answers each beat; only an answer renews a lease, so this needs no timer."""
         try:
-            for message in self.stream:
+            for message in stream:
                 kind = message.WhichOneof("message")
                 if kind == "beat":
                     self.sent[message.beat.beat] = now()
@@ -70,6 +71,10 @@ class Lock:
                     print("lost:", pb.LeaseEnd.Name(message.lost.end), file=sys.stderr)
                     self.over.set()
         except grpc.RpcError as error:
+            # The stream raised itself: with its traceback it is a cycle, which would be collected when the interpreter
+            # ends. Its __del__ takes a lock, and would wait forever if the interpreter had stopped a thread of gRPC
+            # that had it.
+            error.__traceback__ = None
             # The lease itself is not lost: it stays valid until its end.
             if not self.over.is_set():
                 print("no longer kept alive:", error.details(), file=sys.stderr)
