@@ -160,7 +160,11 @@ where
         let mut inbound = pin!(inbound.fuse());
         let mut session = Session::open(locks.clone(), client.clone(), permission);
         let mut under_way = UnderWay::default();
-        let mut run = |begun: Begun| Box::pin(begun.run(locks.clone(), dispatch.clone()));
+        let mut run = |begun: Begun| {
+            let (locks, dispatch) = (locks.clone(), dispatch.clone());
+            // Made in its place: `Box::pin` would copy 3 KB of it, most of which it does not use yet.
+            Box::into_pin(Box::write(Box::new_uninit(), begun.run(locks, dispatch)))
+        };
         let mut timer = pin!(tokio::time::sleep_until(session.next_due()));
         let mut due = session.next_due();
         // Made once: a new one in each turn would register with its token, and leave it again.

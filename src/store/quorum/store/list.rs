@@ -89,7 +89,7 @@ impl<C: NodeClient> QuorumStore<C> {
         room: &mut Room,
         reads: &mut Vec<oneshot::Receiver<()>>,
     ) -> Result<Option<(Option<usize>, Ballot)>, StoreError> {
-        let scanned = self.at_lead(at.partition, |lead, now, _| {
+        let scanned = self.at_lead(at.partition, Instant::now(), |lead, now, _| {
             let ballot = lead.ballot();
             at.check(ballot)?;
             let (reply, read) = oneshot::channel();

@@ -157,9 +157,14 @@ impl<C: NodeClient> QuorumStore<C> {
 
     /// The ways out of a partition. To be taken before the clock is read for what it is used for.
     fn exit(&self, partition: usize) -> Exit<'_> {
+        self.exit_since(partition, Instant::now())
+    }
+
+    /// The same for work that began before.
+    fn exit_since(&self, partition: usize, since: Instant) -> Exit<'_> {
         let Delivery { me, notices, transport } = &self.delivery;
         let local_waiters = &self.parts[partition].local_waiters;
-        Exit { me: *me, notices: &**notices, transport, local_waiters, since: Instant::now() }
+        Exit { me: *me, notices: &**notices, transport, local_waiters, since }
     }
 
     fn route(&self, name: &LockName) -> Route {

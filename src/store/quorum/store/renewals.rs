@@ -69,10 +69,10 @@ impl<C: NodeClient> QuorumStore<C> {
     fn give_each(&self, renewals: &[Renewal<'_>]) -> Vec<(usize, Result<Given<'_>, NotDone>)> {
         let mut order: Vec<_> = renewals.iter().enumerate().map(|(at, (_, route, _))| (route.partition, at)).collect();
         order.sort_unstable();
-        let (mut given, mut here) = (Vec::with_capacity(renewals.len()), 0);
+        let (mut given, mut here, since) = (Vec::with_capacity(renewals.len()), 0, Instant::now());
         for part in order.chunk_by(|(one, _), (other, _)| one == other) {
             let partition = part[0].0;
-            let submitted = self.at_lead(partition, |lead, now, exit| {
+            let submitted = self.at_lead(partition, since, |lead, now, exit| {
                 given.extend(part.iter().map(|(_, at)| {
                     let (name, Route { hash, .. }, command) = renewals[*at];
                     (*at, Ok(self.submit(lead, now, exit, (name, hash, command))))

@@ -110,29 +110,30 @@ impl<C: NodeClient> QuorumStore<C> {
     }
 
     async fn execute_once(&self, name: &LockName, route: Route, command: &Command) -> Result<Confirmed, NotDone> {
-        let until = Instant::now() + ANSWER_TIME_MAX;
+        let since = Instant::now();
         let Route { partition, hash } = route;
         let needs = Features::of(command);
         self.require_of_all(needs)?;
-        let given =
-            match self.at_lead(partition, |lead, now, exit| self.submit(lead, now, exit, (name, hash, command)))? {
-                Some(here) => {
-                    self.driver.submitted(1);
-                    here
-                }
-                None => self.send(partition, self.leader_with(partition, needs)?, name, command),
-            };
-        self.confirmed(partition, given, until).await
+        let submit = |lead: &mut Lead, now, exit: &Exit<'_>| self.submit(lead, now, exit, (name, hash, command));
+        let given = match self.at_lead(partition, since, submit)? {
+            Some(here) => {
+                self.driver.submitted(1);
+                here
+            }
+            None => self.send(partition, self.leader_with(partition, needs)?, name, command),
+        };
+        self.confirmed(partition, given, since + ANSWER_TIME_MAX).await
     }
 
-    /// Acts on this server's own lead of a partition. `None` if it has none.
+    /// Acts on this server's own lead of a partition, for work that began at `since`. `None` if it has none.
     pub(super) fn at_lead<R>(
         &self,
         partition: usize,
+        since: Instant,
         act: impl FnOnce(&mut Lead, StoreTime, &Exit<'_>) -> R,
     ) -> Result<Option<R>, NotDone> {
         let mut proposer = self.parts[partition].proposer.lock();
-        let exit = self.exit(partition);
+        let exit = self.exit_since(partition, since);
         // Read under the mutex: within a partition, time never goes back.
         let now = self.clock.now();
         let Some(lead) = proposer.lead() else { return Ok(None) };

@@ -46,7 +46,7 @@ use std::{
     collections::{BTreeSet, VecDeque},
     time::Duration,
 };
-use tokio::{sync::oneshot, time::Instant};
+use tokio::sync::oneshot;
 
 /// How often a leader without commands writes an empty batch. Others see by that that the partition is led.
 pub(super) const IDLE_BATCH_PERIOD: Duration = Duration::from_millis(300);
@@ -183,7 +183,7 @@ impl Lead {
         // While no node is there, nothing is written either.
         let is_written = self.open.is_empty() || now.since(self.opened_at) < SILENCE_MAX;
         let is_stepped = self.bridge.as_ref().is_none_or(|bridge| bridge.is_heard(now, SILENCE_MAX));
-        is_written && is_stepped && self.written.front().is_none_or(|batch| batch.at.elapsed() < SILENCE_MAX)
+        is_written && is_stepped && self.written.front().is_none_or(|batch| now.since(batch.at) < SILENCE_MAX)
     }
 
     /// Whether it takes no commands, so that another server can take over.
@@ -302,7 +302,7 @@ impl Lead {
         let (held, grants) = (std::mem::take(&mut self.open), self.lane.written());
         if !held.is_empty() {
             let opened_at = self.opened_at;
-            self.written.push_back(Written { seq, at: Instant::now(), opened_at, grants, held });
+            self.written.push_back(Written { seq, at: now, opened_at, grants, held });
         }
     }
 

@@ -21,14 +21,14 @@ use crate::{
         },
     },
 };
-use tokio::{sync::oneshot, time::Instant};
+use tokio::sync::oneshot;
 
 /// A batch that no majority has yet, as far as this server knows.
 pub(super) struct Written {
     pub(super) seq: u64,
-    /// When it was written.
-    pub(super) at: Instant,
-    /// When the first of its turns began, on the server's clock.
+    /// When it was written, on the server's clock.
+    pub(super) at: StoreTime,
+    /// When the first of its turns began, on the same clock.
     pub(super) opened_at: StoreTime,
     /// How many locks it grants to acquires.
     pub(super) grants: usize,

@@ -32,6 +32,7 @@ use crate::{
     sync::Mutex,
 };
 use std::collections::BTreeMap;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 const ME: ServerId = ServerId([1; 12]);
@@ -299,4 +300,21 @@ fn what_no_node_takes_is_bounded() {
     lead.read(later, oneshot::channel().0);
     assert!(lead.is_heard(later));
     assert!(!lead.is_heard(later.after(SILENCE_MAX)));
+}
+
+#[test]
+fn a_leader_whose_batch_nobody_acknowledges_runs_no_turns() {
+    let mut bench = Bench::new();
+    bench.write();
+    bench.queue(1, ME);
+    let written = START.after(SILENCE_MAX / 2);
+    let (purpose, _) = bench.lead.next(0, written, || unreachable!("no snapshot is wanted")).unwrap();
+    let late = written.after(SILENCE_MAX);
+    assert!(
+        bench.lead.is_heard(StoreTime::from_micros(late.as_micros() - 1)),
+        "it has as long from when it is written"
+    );
+    assert!(!bench.lead.is_heard(late));
+    bench.with_exit(|lead, exit| lead.answered(0, purpose, Answer::Done, late, exit));
+    assert!(bench.lead.is_heard(late), "it is acknowledged");
 }
