@@ -94,7 +94,7 @@ impl Notice {
     /// events are for all. `reason` is that of the turn's command ([`reason_of`]). Events are made only if they are
     /// watched.
     pub fn of(
-        effects: Effects,
+        effects: &Effects,
         name: &LockName,
         lock: &Lock,
         reason: &str,
@@ -102,7 +102,7 @@ impl Notice {
         mut each: impl FnMut(Option<ReplicaId>, Self),
     ) {
         for effect in effects {
-            match effect {
+            match *effect {
                 Effect::LookAgain { replica, request, attempt } => {
                     each(Some(replica), Self::LookAgain(request, attempt));
                 }
@@ -119,7 +119,7 @@ impl Notice {
                 }
                 Effect::Granted(_) | Effect::Changed { .. } => {}
                 Effect::Wanted { replica, attachment, mode } => each(Some(replica), Self::Wanted(attachment, mode)),
-                Effect::Ended { lease, end } => {
+                Effect::Ended { ref lease, end } => {
                     if let Some(attachment) = lease.attachment {
                         each(Some(lease.attachment_replica), Self::LeaseEnded(attachment, end));
                     }
@@ -130,7 +130,7 @@ impl Notice {
                             LeaseEnd::Revoked => EventKind::Revoked(reason.to_owned()),
                         };
                         let max_hold = lease.max_hold_reached().filter(|_| end == LeaseEnd::Expired);
-                        each(None, Self::event(kind, name, &lease, max_hold));
+                        each(None, Self::event(kind, name, lease, max_hold));
                     }
                 }
             }

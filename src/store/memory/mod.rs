@@ -126,7 +126,7 @@ impl MemoryStore {
             AuditNote::of(&effects, &slot.name, &slot.lock, reason, |note| self.notices.audit(note));
         }
         let is_watched = self.notices.is_watched();
-        Notice::of(effects, &slot.name, &slot.lock, reason, is_watched, |_, notice| notice.deliver_to(&*self.notices));
+        Notice::of(&effects, &slot.name, &slot.lock, reason, is_watched, |_, notice| notice.deliver_to(&*self.notices));
         outcome
     }
 

@@ -21,6 +21,7 @@ use crate::{
     },
 };
 use prost::Message;
+use smallvec::SmallVec;
 use uuid::Uuid;
 
 /// The layout of plain records. Each server reads it.
@@ -35,6 +36,11 @@ pub const LAYOUT_OF_GHOSTS: u8 = 3;
 /// A record has at most so many bytes. The largest that a server writes, of a lock with all the metadata that there can
 /// be and with [`lock::TOMBSTONES_MAX`], has about a third of it.
 pub const RECORD_BYTES_MAX: usize = 64 * 1024;
+
+/// More than most records have.
+const USUAL_BYTES: usize = 512;
+/// As much as most keys have, or more.
+const USUAL_KEY_BYTES: usize = 128;
 
 const LOCK: u8 = b'l';
 const ENDED: u8 = b'e';
@@ -56,7 +62,10 @@ pub enum Key {
 impl Key {
     /// The key of a lock's record.
     pub fn of_lock(name: &LockName) -> Bytes {
-        [&[LOCK], name.as_str().as_bytes()].concat().into()
+        let mut key = SmallVec::<[u8; USUAL_KEY_BYTES]>::new();
+        key.push(LOCK);
+        key.extend_from_slice(name.as_str().as_bytes());
+        Bytes::from(&*key)
     }
 
     /// The key of a shared lease's record. The grant id, because a token may be changed ([`with_tokens`]).
@@ -137,7 +146,8 @@ pub fn with_tokens(
 
 /// A record of this message.
 fn encode(layout: u8, message: &impl Message) -> Bytes {
-    let mut record = Vec::with_capacity(1 + message.encoded_len());
+    // Its length is not computed: that takes about as long as to encode it.
+    let mut record = Vec::with_capacity(USUAL_BYTES);
     record.push(layout);
     message.encode(&mut record).unwrap_or_else(|_| unreachable!("a Vec grows"));
     record.into()

@@ -61,8 +61,9 @@ struct Presented {
 
 impl LocalWaiters {
     /// Takes the outcome of an acquire that a leader confirmed, and its queue position if it is queued.
-    pub(crate) fn acquired(&mut self, name: &LockName, mut acquire: Acquire, at: QueuePosition, outcome: &Outcome) {
+    pub(crate) fn acquired(&mut self, name: &LockName, acquire: &Acquire, at: QueuePosition, outcome: &Outcome) {
         if *outcome == Outcome::Acquire(AcquireOutcome::Queued) {
+            let mut acquire = acquire.clone();
             // mutant: waiter is refused by the next leader
             acquire.terms.waits();
             let call = acquire.call;
@@ -229,7 +230,7 @@ mod tests {
         let at = QueuePosition { ballot: ballot(1), number: 1, ahead: 0 };
         let name = LockName::new("lock").unwrap();
         let queued = Outcome::Acquire(AcquireOutcome::Queued);
-        it.acquired(&name, Acquire { call, terms, wait: true, candidate }, at, &queued);
+        it.acquired(&name, &Acquire { call, terms, wait: true, candidate }, at, &queued);
         (it, call)
     }
 

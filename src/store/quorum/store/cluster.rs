@@ -307,10 +307,16 @@ impl<C: Connect> DoChore for ClusterStore<C> {
 }
 
 impl<C: Connect> Store for ClusterStore<C> {
-    async fn run(&self, name: &LockName, command: Command) -> Answer {
-        let answer = async { Store::run(&*self.store()?, name, command).await }.await;
-        measure(&self.failures, &answer);
-        answer
+    #[expect(clippy::manual_async_fn, reason = "an async function moves its parameters, and so copies the command")]
+    fn run(&self, name: &LockName, command: Command) -> impl Future<Output = Answer> + Send {
+        async move {
+            let answer = match self.store() {
+                Ok(store) => Store::run(&*store, name, command).await,
+                Err(why) => Err(why),
+            };
+            measure(&self.failures, &answer);
+            answer
+        }
     }
 
     async fn renew_each(&self, renewals: Vec<(&LockName, Command)>) -> Vec<Answer> {

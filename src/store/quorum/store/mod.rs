@@ -22,7 +22,7 @@ use crate::{
     clock::Clock,
     domain::{command::Command, ids::Call, limits::Limits, name::LockName},
     store::{
-        Answer, Notices, Page, Store, StoreError,
+        Answer, Notices, Page, Store, StoreError, Timed,
         chores::{Chore, Chores, DoChore},
         quorum::{
             membership::{election::Election, member::Membership},
@@ -174,17 +174,25 @@ impl<C: NodeClient> QuorumStore<C> {
 
 impl<C: NodeClient> DoChore for QuorumStore<C> {
     async fn do_chore(&self, Chore(name, command): &Chore) -> Result<(), StoreError> {
-        self.execute(name, command.clone()).await.map(drop)
+        self.execute(name, command).await.map(drop)
     }
 }
 
 impl<C: NodeClient> Store for QuorumStore<C> {
-    async fn run(&self, name: &LockName, command: Command) -> Answer {
-        match command {
-            Command::Acquire(acquire) => self.acquire(name, acquire).await,
-            Command::Claim(call, _) => self.claim(name, call, command).await,
-            Command::GiveUp(call) => self.give_up(name, call).await,
-            command => self.execute(name, command).await,
+    #[expect(clippy::manual_async_fn, reason = "an async function moves its parameters, and so copies the command")]
+    fn run(&self, name: &LockName, command: Command) -> impl Future<Output = Answer> + Send {
+        async move {
+            let refusal = match &command {
+                // A partition's time is no date, so this server's clock bounds what a client may demand.
+                Command::Acquire(acquire) => acquire.refusal(self.clock.now()),
+                Command::Claim(call, _) => return self.claim(name, *call, &command).await,
+                Command::GiveUp(call) => return self.give_up(name, *call, &command).await,
+                _ => None,
+            };
+            match refusal {
+                Some(refusal) => Ok(Timed::act(|| refusal.into())),
+                None => self.execute(name, &command).await,
+            }
         }
     }
 

@@ -55,9 +55,16 @@ pub(super) enum NotDone {
 impl<C: NodeClient> QuorumStore<C> {
     /// Executes a command, and waits until a majority has its batch. Where nobody leads, or somebody else than this
     /// server thought, it waits for the leader.
-    pub(super) async fn execute(&self, name: &LockName, command: Command) -> Answer {
-        let partition = self.route(name).partition;
-        self.execute_in_time(name, command).await.map_err(|why| self.explained(why, once(partition)))
+    pub(super) async fn execute(&self, name: &LockName, command: &Command) -> Answer {
+        let route = self.route(name);
+        let confirmed = match self.execute_once(name, route, command).await {
+            Err(NotDone::NotThere(_)) => Box::pin(self.execute_at_next_leader(name, route, command)).await,
+            done => done.map_err(Into::into),
+        };
+        let Confirmed { outcome: Timed { sent, outcome }, queue_position } =
+            confirmed.map_err(|why| self.explained(why, once(route.partition)))?;
+        self.note_outcome(route.partition, name, command, (&outcome, queue_position));
+        Ok(Timed { sent, outcome })
     }
 
     /// The same error with what is wrong with the nodes, if so few are left that no majority can answer, for one of
@@ -75,17 +82,6 @@ impl<C: NodeClient> QuorumStore<C> {
             StoreError::OutcomeUnknown(text) => StoreError::OutcomeUnknown(format!("{text}; {why}")),
             other => other,
         }
-    }
-
-    async fn execute_in_time(&self, name: &LockName, command: Command) -> Answer {
-        let route = self.route(name);
-        let Confirmed { outcome: Timed { sent, outcome }, queue_position } =
-            match self.execute_once(name, route, &command).await {
-                Err(NotDone::NotThere(_)) => Box::pin(self.execute_at_next_leader(name, route, &command)).await?,
-                done => done?,
-            };
-        self.note_outcome(route.partition, name, command, (&outcome, queue_position));
-        Ok(Timed { sent, outcome })
     }
 
     /// Waits for a leader, for a command that none was there for.

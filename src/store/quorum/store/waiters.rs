@@ -1,7 +1,7 @@
 //! The life of a call that waits on this server, from its acquire to its end.
 //!
-//! 1. *Queued*: [`QuorumStore::acquire`] forwards it to the leader, and what the leader confirms is noted among the
-//!    partition's local waiters ([`QuorumStore::note_outcome`]).
+//! 1. *Queued*: its acquire goes to the leader ([`QuorumStore::execute`]), and what the leader confirms is noted among
+//!    the partition's local waiters ([`QuorumStore::note_outcome`]).
 //! 2. *Looks again* when a hint says that the lock is on offer to it, or when hints may be lost
 //!    ([`QuorumStore::notices_missed`]), and *claims* ([`QuorumStore::claim`]).
 //! 3. *Presented* to each new leader, in its old place ([`QuorumStore::present`]).
@@ -11,7 +11,7 @@
 use super::{QuorumStore, partitions::Part};
 use crate::{
     domain::{
-        command::{Acquire, Command, Outcome},
+        command::{Command, Outcome},
         ids::Call,
         limits::COMMAND_WINDOW,
         name::LockName,
@@ -38,16 +38,8 @@ impl<C: NodeClient> QuorumStore<C> {
         &self.parts[self.route(name).partition]
     }
 
-    pub(super) async fn acquire(&self, name: &LockName, acquire: Acquire) -> Answer {
-        // A partition's time is no date, so this server's clock bounds what a client may demand.
-        if let Some(refusal) = acquire.refusal(self.clock.now()) {
-            return Ok(Timed::act(|| refusal.into()));
-        }
-        self.execute(name, Command::Acquire(acquire)).await
-    }
-
     /// Claims. While the leader changes a claim may fail; the call waits on, and claims again when a leader is known.
-    pub(super) async fn claim(&self, name: &LockName, call: Call, claim: Command) -> Answer {
+    pub(super) async fn claim(&self, name: &LockName, call: Call, claim: &Command) -> Answer {
         let sent = Instant::now();
         match self.claim_once(name, call, claim).await {
             Err(
@@ -63,22 +55,23 @@ impl<C: NodeClient> QuorumStore<C> {
     }
 
     /// A leader that does not know the request may be a new one, to which it was not presented yet.
-    async fn claim_once(&self, name: &LockName, call: Call, claim: Command) -> Answer {
+    async fn claim_once(&self, name: &LockName, call: Call, claim: &Command) -> Answer {
         let answer = self.execute(name, claim).await?;
         if answer.outcome != Outcome::Acquire(AcquireOutcome::Unknown) {
             return Ok(answer);
         }
         let acquire = self.part_of(name).local_waiters.lock().get(call).cloned();
         match acquire {
-            Some(acquire) => self.execute(name, Command::Acquire(acquire)).await,
+            // Boxed, or each command would keep space that few need.
+            Some(acquire) => Box::pin(self.execute(name, &Command::Acquire(acquire))).await,
             None => Ok(answer),
         }
     }
 
     /// Gives up. To a leader that does not know the request the call may be about to be presented, or be on its way: it
     /// must not be granted the lock there when nobody waits any more.
-    pub(super) async fn give_up(&self, name: &LockName, call: Call) -> Answer {
-        let answer = self.execute(name, Command::GiveUp(call)).await?;
+    pub(super) async fn give_up(&self, name: &LockName, call: Call, gives_up: &Command) -> Answer {
+        let answer = self.execute(name, gives_up).await?;
         if answer.outcome == Outcome::Acquire(AcquireOutcome::Unknown) {
             Store::post(self, name, Command::DropCall(call));
         }
@@ -86,13 +79,13 @@ impl<C: NodeClient> QuorumStore<C> {
     }
 
     /// Notes what a leader has confirmed of a call that waits, or waited.
-    pub(super) fn note_outcome(&self, at: usize, name: &LockName, command: Command, done: (&Outcome, QueuePosition)) {
+    pub(super) fn note_outcome(&self, at: usize, name: &LockName, command: &Command, done: (&Outcome, QueuePosition)) {
         let (outcome, queue_position) = done;
         let local_waiters = &self.parts[at].local_waiters;
         match command {
             Command::Acquire(acquire) => local_waiters.lock().acquired(name, acquire, queue_position, outcome),
-            command @ (Command::Claim(..) | Command::GiveUp(_)) => {
-                local_waiters.lock().answered(&command, queue_position, outcome);
+            Command::Claim(..) | Command::GiveUp(_) => {
+                local_waiters.lock().answered(command, queue_position, outcome);
             }
             _ => {}
         }

@@ -110,7 +110,7 @@ impl Bench {
         self.submit(from, Command::Acquire(acquire(number)), START);
         if from == ME && self.holder().is_some_and(|(holder, ..)| holder != number) {
             let at = QueuePosition { ballot: BALLOT, number: 1, ahead: 0 };
-            self.local_waiters.lock().acquired(&name(), acquire(number), at, &AcquireOutcome::Queued.into());
+            self.local_waiters.lock().acquired(&name(), &acquire(number), at, &AcquireOutcome::Queued.into());
         }
     }
 

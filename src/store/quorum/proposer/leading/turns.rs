@@ -296,7 +296,7 @@ impl Turns<'_> {
             let hold_back = |note| self.open.push(Pending::Audit(Box::new(note)));
             AuditNote::of(&effects, &slot.name, &slot.lock, reason, hold_back);
         }
-        Notice::of(effects, &slot.name, &slot.lock, reason, is_watched, |to, notice| match notice {
+        Notice::of(&effects, &slot.name, &slot.lock, reason, is_watched, |to, notice| match notice {
             // It promises nothing: the call claims, and the answer to that is held back. So a claim
             // through another server need not wait until this batch is acknowledged.
             Notice::LookAgain(..) => self.exit.notice(to, notice),

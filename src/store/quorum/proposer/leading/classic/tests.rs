@@ -281,7 +281,7 @@ fn who_waits_gets_a_key_that_was_never_free() {
     bench.run(Command::Acquire(acquire(2, true)));
     bench.settle();
     let queue_position = QueuePosition { ballot: BALLOT, number: 1, ahead: 0 };
-    bench.local_waiters.lock().acquired(&name(), acquire(2, true), queue_position, &AcquireOutcome::Queued.into());
+    bench.local_waiters.lock().acquired(&name(), &acquire(2, true), queue_position, &AcquireOutcome::Queued.into());
     bench.run(Command::Release(acquire(1, true).candidate.lease_id));
     assert_eq!((bench.holder(), bench.notices.hints.lock().len()), (None, 1), "the call is to claim");
     bench.run(Command::Claim(acquire(2, true).call, acquire(2, true).candidate));
