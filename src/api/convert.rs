@@ -19,7 +19,7 @@ use crate::{
     locks::{
         AcquireCall,
         keepalive::{AttachLease, FromClient},
-        session::Operation,
+        session::{self, Operation},
     },
 };
 use fencepost_proto::v1;
@@ -256,10 +256,10 @@ pub(super) fn session_acquire(
     request: v1::SessionAcquire,
     identity: Option<Identity>,
     limits: &Limits,
-) -> Result<Operation<Status>, Status> {
+) -> Result<Operation, Status> {
     let v1::SessionAcquire { request, handle, release_on_disconnect } = request;
     let (name, call) = acquire(request.unwrap_or_default(), identity, limits, Instant::now(), None)?;
-    Ok(Operation::Acquire { name, call, handle, release_on_disconnect })
+    Ok(Operation::Acquire(Box::new(session::Acquire { name, call, handle, release_on_disconnect })))
 }
 
 /// Checks a message of a KeepAlive stream.

@@ -48,10 +48,13 @@ fn convert_message(
         Some(Message::Answer(answer)) => return Ok(FromClient::Keep(convert::answer(answer))),
         None => return Err(convert::no_message("acquire, release, renew, cancel, attach, detach or answer")),
     };
-    Ok(FromClient::Begin(request.operation, operation.unwrap_or_else(Operation::Refused)))
+    Ok(match operation {
+        Ok(operation) => FromClient::Begin(request.operation, operation),
+        Err(error) => FromClient::Refuse(request.operation, error),
+    })
 }
 
-fn renewal(renew: v1::RenewRequest, limits: &Limits) -> Result<Operation<Status>, Status> {
+fn renewal(renew: v1::RenewRequest, limits: &Limits) -> Result<Operation, Status> {
     let ttl = convert::optional_ttl(renew.ttl, limits)?;
     let (name, lease_id) = convert::lease(renew.lock_name, &renew.lease_id)?;
     Ok(Operation::Renew { name, lease_id, ttl, arrived: Instant::now() })

@@ -13,7 +13,7 @@ use fencepost_schedules::{
     },
     locks::{
         AcquireAnswer, AcquireCall,
-        session::{Answer, FromClient, Operation, ToClient, session},
+        session::{Acquire, Answer, FromClient, Operation, ToClient, session},
     },
     select,
     sync::{Mutex, Notify},
@@ -41,7 +41,10 @@ fn acquires(number: u64, release_on_disconnect: bool) -> FromClient<()> {
         waiter: None,
     };
     let handle = u32::try_from(number).unwrap();
-    FromClient::Begin(number, Operation::Acquire { name: name("a"), call, handle, release_on_disconnect })
+    FromClient::Begin(
+        number,
+        Operation::Acquire(Box::new(Acquire { name: name("a"), call, handle, release_on_disconnect })),
+    )
 }
 
 /// Two acquires of the lock, and a cancellation of the first at some time.

@@ -12,7 +12,7 @@ use fencepost_schedules::{
     },
     locks::{
         AcquireAnswer, AcquireCall,
-        session::{Answer, FromClient, Operation, ToClient, session},
+        session::{Acquire, Answer, FromClient, Operation, ToClient, session},
     },
     sync::Notify,
     task::{block_on, spawn, yield_now},
@@ -34,7 +34,10 @@ fn begin() -> FromClient<()> {
         attachment: None,
         waiter: None,
     };
-    FromClient::Begin(1, Operation::Acquire { name: name("a"), call, handle: 1, release_on_disconnect: false })
+    FromClient::Begin(
+        1,
+        Operation::Acquire(Box::new(Acquire { name: name("a"), call, handle: 1, release_on_disconnect: false })),
+    )
 }
 
 /// Seeded mutant that it finds: a driver that resumes does not poll what was ready before.

@@ -33,25 +33,18 @@ pub enum FromClient<E> {
     /// A message of the KeepAlive protocol.
     Keep(keepalive::FromClient),
     /// Begin this operation, and answer under this number.
-    Begin(u64, Operation<E>),
+    Begin(u64, Operation),
+    /// The operation of this number breaks a rule of the API. It is answered with this error.
+    Refuse(u64, E),
     /// End the wait of the acquire with this number.
     Cancel(u64),
 }
 
 /// An operation.
 #[derive(Clone, Debug)]
-pub enum Operation<E> {
-    /// Acquires a lock, and keeps its lease under this handle.
-    Acquire {
-        /// The lock.
-        name: LockName,
-        /// The call.
-        call: AcquireCall,
-        /// The client's number for the lease.
-        handle: u32,
-        /// Whether to revoke the lease when the stream ends, unless the server ended it.
-        release_on_disconnect: bool,
-    },
+pub enum Operation {
+    /// Acquires a lock. Boxed, because each layer between the transport and the lock moves it.
+    Acquire(Box<Acquire>),
     /// Releases a lease.
     Release(LockName, LeaseId),
     /// Renews a lease.
@@ -65,8 +58,19 @@ pub enum Operation<E> {
         /// When the message arrived.
         arrived: Instant,
     },
-    /// An operation that breaks a rule of the API. It is answered with this error.
-    Refused(E),
+}
+
+/// An acquire, whose lease the session keeps.
+#[derive(Clone, Debug)]
+pub struct Acquire {
+    /// The lock.
+    pub name: LockName,
+    /// The call.
+    pub call: AcquireCall,
+    /// The client's number for the lease.
+    pub handle: u32,
+    /// Whether to revoke the lease when the stream ends, unless the server ended it.
+    pub release_on_disconnect: bool,
 }
 
 /// A message to the client.
@@ -108,10 +112,6 @@ impl<E> From<keepalive::ToClient> for ToClient<E> {
     }
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it lives for one turn of the loop, and boxed each message would be allocated"
-)]
 enum Event<E, D> {
     Notice,
     Message(Option<Result<FromClient<E>, E>>),

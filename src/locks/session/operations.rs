@@ -1,16 +1,16 @@
 //! The operations of one session.
 
-use super::{Answer, FromClient, Operation, ToClient, positions::Positions};
+use super::{Acquire, Answer, FromClient, Operation, ToClient, positions::Positions};
 use crate::{
     domain::{
         command::Command,
-        ids::{Call, LeaseId},
+        ids::Call,
         limits::{OPERATIONS_PER_SESSION_MAX, POSITION_PERIOD},
         name::LockName,
         outcome::{ReleaseOutcome, RenewOutcome},
     },
     locks::{
-        AcquireAnswer, AcquireCall, Dispatch, Locks, LocksError, Permission, Target,
+        AcquireAnswer, Dispatch, Locks, LocksError, Permission, Target,
         client::Client,
         keepalive::{Keeping, StreamError},
         waiters::Waiter,
@@ -36,15 +36,8 @@ struct Wait {
     sent_position: Option<u64>,
 }
 
-/// The work of an operation.
-enum Task {
-    Acquire(LockName, AcquireCall),
-    Release(LockName, LeaseId),
-    Renew(LockName, LeaseId, Option<Duration>, Instant),
-}
-
-/// An operation that has not started. It is a tenth of the size of the future that runs it, so it is cheap to move.
-pub(super) struct Begun(u64, Task);
+/// An operation that has not started. It is a small part of the future that runs it, so it is cheap to move.
+pub(super) struct Begun(u64, Operation);
 
 /// A finished operation.
 pub(super) struct Done(u64, Outcome);
@@ -68,9 +61,10 @@ impl Outcome {
 impl Begun {
     /// Dropped before it is done, it is cleaned up like a dropped unary call.
     pub(super) async fn run<S: Store>(self, locks: Arc<Locks<S>>, dispatch: impl Dispatch) -> Done {
-        let Self(operation, task) = self;
-        let outcome = match task {
-            Task::Acquire(name, call) => {
+        let Self(number, operation) = self;
+        let outcome = match operation {
+            Operation::Acquire(acquire) => {
+                let Acquire { name, call, .. } = *acquire;
                 let ids = call.call;
                 let answer = dispatch
                     .dispatch(
@@ -81,12 +75,12 @@ impl Begun {
                     .await;
                 Outcome::Acquire(name, ids, answer)
             }
-            Task::Release(name, lease_id) => Outcome::Release(
+            Operation::Release(name, lease_id) => Outcome::Release(
                 dispatch
                     .dispatch(OperationKind::Release, Target::Lock(&name), pin!(locks.release(&name, lease_id)))
                     .await,
             ),
-            Task::Renew(name, lease_id, ttl, arrived) => Outcome::Renew(
+            Operation::Renew { name, lease_id, ttl, arrived } => Outcome::Renew(
                 dispatch
                     .dispatch(
                         OperationKind::Renew,
@@ -96,7 +90,7 @@ impl Begun {
                     .await,
             ),
         };
-        Done(operation, outcome)
+        Done(number, outcome)
     }
 }
 
@@ -169,42 +163,49 @@ impl<S: Store, E> Session<S, E> {
                 }
                 Ok(None)
             }
-            FromClient::Begin(operation, what) => Ok(self.begin(operation, what)?.map(|task| Begun(operation, task))),
+            FromClient::Begin(number, operation) => self.begin(number, operation),
+            FromClient::Refuse(number, error) => {
+                self.check_number(number)?;
+                self.say(number, Answer::Refused(error));
+                Ok(None)
+            }
         }
     }
 
-    fn begin(&mut self, operation: u64, what: Operation<E>) -> Result<Option<Task>, StreamError> {
-        if operation == 0 || self.in_flight.contains_key(&operation) {
-            return Err(StreamError::OperationNumber(operation));
-        }
-        let task = match what {
-            Operation::Refused(error) => {
-                self.say(operation, Answer::Refused(error));
-                return Ok(None);
-            }
-            _ if self.in_flight.len() >= OPERATIONS_PER_SESSION_MAX => {
-                self.say(operation, full("operations are in flight", OPERATIONS_PER_SESSION_MAX));
-                return Ok(None);
-            }
-            Operation::Acquire { .. } if !self.keeping.has_room() => {
-                self.say(operation, full("leases are kept", self.locks.limits().leases_per_stream));
-                return Ok(None);
-            }
-            Operation::Acquire { name, mut call, handle, release_on_disconnect } => {
-                call.attachment = Some(self.keeping.expect(handle, release_on_disconnect)?);
-                let wait = (!call.wait.is_zero()).then(|| self.wait(operation, &name, call.call));
-                call.waiter = wait.as_ref().map(|wait| wait.waiter.clone());
-                self.in_flight.insert(operation, InFlight::Acquire { handle, wait });
-                return Ok(Some(Task::Acquire(name, call)));
-            }
-            Operation::Release(name, lease_id) => {
-                self.keeping.give_back(lease_id);
-                Task::Release(name, lease_id)
-            }
-            Operation::Renew { name, lease_id, ttl, arrived } => Task::Renew(name, lease_id, ttl, arrived),
+    fn check_number(&self, number: u64) -> Result<(), StreamError> {
+        let is_free = number != 0 && !self.in_flight.contains_key(&number);
+        if is_free { Ok(()) } else { Err(StreamError::OperationNumber(number)) }
+    }
+
+    fn begin(&mut self, number: u64, mut operation: Operation) -> Result<Option<Begun>, StreamError> {
+        self.check_number(number)?;
+        let full = if self.in_flight.len() >= OPERATIONS_PER_SESSION_MAX {
+            Some(full("operations are in flight", OPERATIONS_PER_SESSION_MAX))
+        } else if matches!(operation, Operation::Acquire(_)) && !self.keeping.has_room() {
+            Some(full("leases are kept", self.locks.limits().leases_per_stream))
+        } else {
+            None
         };
-        self.in_flight.insert(operation, InFlight::Other);
-        Ok(Some(task))
+        if let Some(full) = full {
+            self.say(number, full);
+            return Ok(None);
+        }
+        let in_flight = match &mut operation {
+            Operation::Acquire(acquire) => {
+                let Acquire { name, call, handle, release_on_disconnect } = &mut **acquire;
+                call.attachment = Some(self.keeping.expect(*handle, *release_on_disconnect)?);
+                let wait = (!call.wait.is_zero()).then(|| self.wait(number, name, call.call));
+                call.waiter = wait.as_ref().map(|wait| wait.waiter.clone());
+                InFlight::Acquire { handle: *handle, wait }
+            }
+            Operation::Release(_, lease_id) => {
+                self.keeping.give_back(*lease_id);
+                InFlight::Other
+            }
+            Operation::Renew { .. } => InFlight::Other,
+        };
+        self.in_flight.insert(number, in_flight);
+        Ok(Some(Begun(number, operation)))
     }
 
     fn wait(&mut self, operation: u64, name: &LockName, call: Call) -> Wait {

@@ -12,7 +12,7 @@ use fencepost::testing::{
     },
     locks::{
         AcquireAnswer, AcquireCall, Hub, Locks, LocksError,
-        session::{Answer, FromClient, Operation, ToClient, session},
+        session::{Acquire, Answer, FromClient, Operation, ToClient, session},
     },
     store::{Notices as _, memory::MemoryStore},
 };
@@ -88,7 +88,12 @@ impl Bench {
         let handle = u32::try_from(number).unwrap();
         let acquire_call = call(wait);
         let call = acquire_call.call;
-        let acquire = Operation::Acquire { name: name(lock), call: acquire_call, handle, release_on_disconnect: false };
+        let acquire = Operation::Acquire(Box::new(Acquire {
+            name: name(lock),
+            call: acquire_call,
+            handle,
+            release_on_disconnect: false,
+        }));
         self.send(FromClient::Begin(number, acquire));
         call
     }

@@ -9,7 +9,7 @@ use fencepost::testing::{
     domain::{limits::Limits, name::LockName},
     locks::{
         AcquireAnswer, Hub, Locks, LocksError,
-        session::{Answer, FromClient, Operation, ToClient, session},
+        session::{Acquire, Answer, FromClient, Operation, ToClient, session},
     },
     store::memory::MemoryStore,
 };
@@ -34,7 +34,10 @@ fn acquire_all(locks: &Service, name: impl Fn(u64) -> String, wait: Duration) ->
     let operations = (1..=OPERATIONS).map(|number| {
         let call = acquire_call(new_request(), 1, TTL, wait);
         let (name, handle) = (LockName::new(name(number)).unwrap(), u32::try_from(number).unwrap());
-        FromClient::Begin(number, Operation::Acquire { name, call, handle, release_on_disconnect: false })
+        FromClient::Begin(
+            number,
+            Operation::Acquire(Box::new(Acquire { name, call, handle, release_on_disconnect: false })),
+        )
     });
     let inbound = stream::iter(operations.map(Ok).collect::<Vec<Result<_, Infallible>>>()).chain(stream::pending());
     let messages = session(locks.clone(), ((), None), inbound, Duration::ZERO);
