@@ -245,4 +245,17 @@ mod tests {
         }
         assert!(listed.is_empty(), "nothing answers {listed:?}");
     }
+
+    #[test]
+    fn a_number_that_ends_a_stream_is_named_once() {
+        let message = |error| Status::from(SessionError::Stream(error)).message().to_owned();
+        let handle = message(StreamError::HandleInUse(7));
+        assert!(handle.starts_with("handle 7 is in use on this stream: "), "{handle}");
+        let operation = message(StreamError::OperationNumber(0));
+        assert!(operation.starts_with("operation 0 is 0 or in use: "), "{operation}");
+        let unsent = message(StreamError::BeatNotSent(3));
+        assert_eq!(unsent, "answer.beat 3 was not sent on this stream");
+        let late = message(StreamError::BeatBackwards { beat: 2, answered: 3 });
+        assert!(late.starts_with("answer.beat 2 was answered after 3: "), "{late}");
+    }
 }

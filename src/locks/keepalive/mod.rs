@@ -120,20 +120,20 @@ pub enum DetachReason {
     StreamFull,
 }
 
-/// Why a stream ends.
+/// Why a stream ends. The text of a number that breaks a rule follows the name of its field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
     /// The client attached two leases under one number.
-    #[error("handle {0} is in use on this stream: attach under another one, or detach it first")]
+    #[error("{0} is in use on this stream: attach under another one, or detach it first")]
     HandleInUse(u32),
     /// The client gave two operations one number, or none.
-    #[error("operation number {0} is 0 or in use: use one above 0 that no other operation in flight has")]
+    #[error("{0} is 0 or in use: use a number above 0 that no other operation in flight has")]
     OperationNumber(u64),
     /// The client answered a beat that was not sent.
-    #[error("beat {0} was not sent on this stream")]
+    #[error("{0} was not sent on this stream")]
     BeatNotSent(u64),
     /// The client answered an earlier beat after a later one.
-    #[error("beat {beat} was answered after beat {answered}: answers must be in the order of the beats")]
+    #[error("{beat} was answered after {answered}: answers must be in the order of the beats")]
     BeatBackwards {
         /// The beat that it answers now.
         beat: u64,
