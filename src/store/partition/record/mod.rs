@@ -62,15 +62,12 @@ pub enum Key {
 impl Key {
     /// The key of a lock's record.
     pub fn of_lock(name: &LockName) -> Bytes {
-        let mut key = SmallVec::<[u8; USUAL_KEY_BYTES]>::new();
-        key.push(LOCK);
-        key.extend_from_slice(name.as_str().as_bytes());
-        Bytes::from(&*key)
+        key([&[LOCK], name.as_str().as_bytes()])
     }
 
     /// The key of a shared lease's record. The grant id, because a token may be changed ([`with_tokens`]).
     pub fn of_share(name: &LockName, grant_id: GrantId) -> Bytes {
-        [&[SHARE], name.as_str().as_bytes(), &[END_OF_NAME], grant_id.0.as_bytes()].concat().into()
+        key([&[SHARE], name.as_str().as_bytes(), &[END_OF_NAME], grant_id.0.as_bytes()])
     }
 
     /// The key of a record of ended requests.
@@ -97,6 +94,13 @@ impl Key {
             _ => Err(RecordError::UnknownKey),
         }
     }
+}
+
+/// A key of these parts.
+fn key<const N: usize>(parts: [&[u8]; N]) -> Bytes {
+    let mut key = SmallVec::<[u8; USUAL_KEY_BYTES]>::new();
+    parts.iter().for_each(|part| key.extend_from_slice(part));
+    Bytes::from(&*key)
 }
 
 fn read_name(name: &[u8]) -> Result<LockName, RecordError> {
