@@ -3,7 +3,7 @@
 use super::{
     answers::{label, wholly},
     kept,
-    op::{Knows, Op, SPOILT, What, ballot, server},
+    op::{Beat, Knows, Op, SPOILT, What, ballot, server},
     requests::{classic_key, key, many},
 };
 use crate::redis_server::Redis;
@@ -107,9 +107,14 @@ impl Both {
                     self.send(vec![request])?;
                 }
             }
-            Op::Together(whats) => {
+            Op::Together(beat, whats) => {
                 let (mut requests, mut scratch) = (Vec::new(), self.twin.clone());
                 let fresh = self.fresh();
+                if let Some(beat) = beat {
+                    let request = self.heartbeat(Knows::It, fresh, beat);
+                    scratch.answer(self.present(), &request);
+                    requests.push(request);
+                }
                 for (partition, what) in whats.iter().filter(|(_, what)| !matches!(what, What::Read { .. })) {
                     let request = self.request(&scratch, *partition, what);
                     let mut request = self.of_partition(Knows::It, *partition, request);
@@ -123,11 +128,9 @@ impl Both {
             }
             Op::Snapshot { partition, ballot, put, many } => self.snapshot(*partition, *ballot, put, *many)?,
             Op::Mark(knows) => drop(self.send(vec![self.mark(*knows)])?),
-            Op::Beat { knows, partitions, server: number, payload, gone } => {
-                let ((cluster, list), fresh) = (self.knows(*knows), self.fresh());
-                let (server, gone) = (server(*number), gone.iter().map(|number| server(*number)).collect());
-                let (partitions, payload) = (*partitions, payload.as_slice().into());
-                self.send(vec![NodeRequest::Heartbeat { cluster, list, partitions, fresh, server, payload, gone }])?;
+            Op::Beat(knows, beat) => {
+                let fresh = self.fresh();
+                self.send(vec![self.heartbeat(*knows, fresh, beat)])?;
             }
             Op::Prefix(knows, number) => {
                 let ((cluster, list), prefix) = (self.knows(*knows), ["", "lock:", "é{\n"][*number].into());
@@ -236,6 +239,14 @@ impl Both {
     pub(crate) fn of_partition(&mut self, knows: Knows, partition: u16, request: Request) -> NodeRequest {
         let (cluster, list) = self.knows(knows);
         NodeRequest::OfPartition { cluster, list, partition, fresh: self.fresh(), request }
+    }
+
+    fn heartbeat(&self, knows: Knows, fresh: Stamp, beat: &Beat) -> NodeRequest {
+        let (cluster, list) = self.knows(knows);
+        let Beat { partitions, server: number, payload, gone } = beat;
+        let (server, gone) = (server(*number), gone.iter().map(|number| server(*number)).collect());
+        let (partitions, payload) = (*partitions, payload.as_slice().into());
+        NodeRequest::Heartbeat { cluster, list, partitions, fresh, server, payload, gone }
     }
 
     /// What a leader does with a node that needs a snapshot.

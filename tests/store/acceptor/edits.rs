@@ -1,13 +1,16 @@
 //! Small mistakes in a Lua script, one at a time: what a slip of the keyboard, or a wrong idea of a bound, makes of it.
 
 /// The scripts, part by part.
-pub(crate) const PARTS: [(&str, &str); 12] = {
+pub(crate) const PARTS: [(&str, &str); 13] = {
     macro_rules! parts {
         ($($name:literal),+) => {
             [$(($name, include_str!(concat!("../../../src/store/quorum/nodes/lua/", $name, ".lua")))),+]
         };
     }
-    parts!("head", "kept", "mark", "promise", "batch", "write", "read", "stage", "admit", "beat", "classic", "prefix")
+    parts!(
+        "head", "kept", "mark", "promise", "batch", "batches", "write", "read", "stage", "admit", "beat", "classic",
+        "prefix"
+    )
 };
 
 /// What operators become.

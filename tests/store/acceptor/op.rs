@@ -2,7 +2,7 @@
 //! most requests are of a server that knows it, and the others are nearly so.
 
 use fencepost::testing::store::quorum::paxos::ballot::{Ballot, ServerId};
-use proptest::{collection::vec, prelude::*};
+use proptest::{collection::vec, option::of, prelude::*};
 
 /// Partitions of a node.
 pub(crate) const PARTITIONS: u16 = 2;
@@ -63,18 +63,27 @@ pub(crate) enum Knows {
     Another,
 }
 
+/// A heartbeat of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Beat {
+    pub(crate) partitions: u16,
+    pub(crate) server: u8,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) gone: Vec<u8>,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     /// A request about a partition.
     Request(Knows, u16, What),
-    /// Requests in one run of a script, as far as they are of one kind.
-    Together(Vec<(u16, What)>),
+    /// Requests in one run of a script, as far as one takes them: perhaps a beat before them.
+    Together(Option<Beat>, Vec<(u16, What)>),
     /// The whole transfer of a snapshot.
     Snapshot { partition: u16, ballot: usize, put: Vec<u8>, many: u16 },
     /// A mark.
     Mark(Knows),
     /// A beat.
-    Beat { knows: Knows, partitions: u16, server: u8, payload: Vec<u8>, gone: Vec<u8> },
+    Beat(Knows, Beat),
     /// One of three prefixes of classic keys.
     Prefix(Knows, usize),
     /// A classic client takes a key, with a text or with something else, or deletes it.
@@ -131,6 +140,11 @@ fn what() -> impl Strategy<Value = What> {
     ]
 }
 
+fn beat() -> impl Strategy<Value = Beat> {
+    let each = (1..=PARTITIONS + 2, 0..4_u8, vec(any::<u8>(), 0..90), vec(0..5_u8, 0..3));
+    each.prop_map(|(partitions, server, payload, gone)| Beat { partitions, server, payload, gone })
+}
+
 pub(crate) fn op() -> impl Strategy<Value = Op> {
     let mostly = || {
         let it = Just(Knows::It);
@@ -144,14 +158,11 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
     let many = prop_oneof![5 => Just(0_u16), 1 => 500..1_300_u16];
     prop_oneof![
         120 => (knows, partition(), what()).prop_map(|(knows, partition, what)| Op::Request(knows, partition, what)),
-        16 => vec((partition(), what()), 2..5).prop_map(Op::Together),
+        16 => (of(beat()), vec((partition(), what()), 2..5)).prop_map(|(beat, whats)| Op::Together(beat, whats)),
         20 => (partition(), 0..9_usize, vec(0..12_u8, 0..6), many)
             .prop_map(|(partition, ballot, put, many)| Op::Snapshot { partition, ballot, put, many }),
         4 => any_knows.prop_map(Op::Mark),
-        16 => (heartbeats, 1..=PARTITIONS + 2, 0..4_u8, vec(any::<u8>(), 0..90), vec(0..5_u8, 0..3))
-            .prop_map(|(knows, partitions, server, payload, gone)| {
-                Op::Beat { knows, partitions, server, payload, gone }
-            }),
+        16 => (heartbeats, beat()).prop_map(|(knows, beat)| Op::Beat(knows, beat)),
         6 => (prefixes, 0..3_usize).prop_map(|(knows, number)| Op::Prefix(knows, number)),
         8 => (partition(), 0..CLASSIC_KEYS, classic)
             .prop_map(|(partition, key, what)| Op::Classic(partition, key, what)),

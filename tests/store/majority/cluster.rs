@@ -36,7 +36,7 @@ pub(crate) use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 pub(crate) use tokio::{
     task::JoinHandle,

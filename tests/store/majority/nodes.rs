@@ -24,6 +24,23 @@ async fn a_server_that_takes_over_finds_leases_ended_requests_and_tokens() {
 }
 
 #[tokio::test]
+async fn an_idle_server_runs_at_most_three_scripts_a_second_on_each_node() {
+    for nodes in [1, 3] {
+        let cluster = Cluster::of(nodes).await;
+        let _server = cluster.server().await;
+        let scripts = || cluster.redis.iter().map(|redis| redis.calls("evalsha")).collect::<Vec<_>>();
+        let (before, since) = (scripts(), Instant::now());
+        sleep(Duration::from_secs(4)).await;
+        let (after, elapsed) = (scripts(), since.elapsed().as_secs_f64());
+        let counts: Vec<_> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
+        // A heartbeat at the very beginning, and what is left to be written of the beginning of the leads.
+        let most = 3.0 * elapsed + 2.0;
+        assert!(counts.iter().all(|count| *count as f64 <= most), "{counts:?} in {elapsed} s");
+        assert!(counts.iter().all(|count| *count as f64 >= elapsed), "others would suspect it: {counts:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_was_stopped_answers_nothing_that_its_successor_did_not_see() {
     for nodes in [1, 3] {
         let cluster = Cluster::of(nodes).await;

@@ -24,8 +24,8 @@ use crate::{
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 
-/// A partition whose leader has written nothing for so long has none: an idle one writes an empty batch each 300 ms. A
-/// server whose heartbeats have stopped for so long does not live.
+/// A partition whose leader has written nothing for so long has none: an idle one writes an empty batch with each
+/// heartbeat. A server whose heartbeats have stopped for so long does not live.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_millis(1_200);
 /// Servers that want to lead campaign one after the other, so far apart that each has seen by its heartbeats whether
 /// the one before it campaigns: else it would depose that one.
@@ -40,7 +40,7 @@ const KNOWN_AFTER: Duration = Duration::from_millis(900);
 /// What a server has told others before its last heartbeat may come so much later than that: it takes another way.
 const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(100);
 /// A server whose heartbeats were seen at a majority of the nodes so long ago is late with the next one.
-const LATE_AFTER: Duration = Duration::from_millis(700);
+const LATE_AFTER: Duration = Duration::from_millis(800);
 /// A partition in which nothing happened for so long has no leader, and none is about to come: somebody has to mend it.
 const LEADERLESS_AFTER: Duration = Duration::from_secs(5);
 /// A server gets no partition handed over before it has lived for so long.
@@ -139,14 +139,14 @@ impl Election {
     }
 
     /// Takes what a node answered at `now`, when the store's clock showed `clock`, to a heartbeat that was sent at
-    /// `sent`.
+    /// `sent`. Returns whether the node was out of sight before.
     pub(crate) fn saw(
         &mut self,
         node: usize,
         (sent, now, clock): (Instant, Instant, StoreTime),
         partitions: Vec<Seen>,
         servers: Vec<(ServerId, Heartbeat)>,
-    ) {
+    ) -> bool {
         for (server, heartbeat) in servers.into_iter().filter(|(server, _)| *server != self.me) {
             let Some(peer) = self.servers.get_mut(&server) else {
                 let mut shown = vec![(0, None); self.nodes.len()];
@@ -202,6 +202,7 @@ impl Election {
         let is_kept_in_sight = |sight: &Sight| sent.duration_since(sight.at) < SIGHT_AGE_MAX;
         let since = before.filter(is_kept_in_sight).map_or(sent, |sight| sight.since);
         self.nodes[node] = Some(Sight { since, at: sent, partitions, rose });
+        since == sent
     }
 
     /// Whether a node shows that somebody leads, or that another server is about to.

@@ -5,7 +5,7 @@ mod tests;
 
 use super::{
     classic_prefix,
-    client::{Lost, NodeClient, SEND_FULL_FROM_BYTES},
+    client::{Answers, Lost, NodeClient, SEND_FULL_FROM_BYTES},
     health::Health,
 };
 use crate::{
@@ -26,7 +26,11 @@ use futures_util::{
     FutureExt,
     stream::{FuturesUnordered, StreamExt},
 };
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -49,6 +53,10 @@ pub(crate) trait Partitions: Sync {
     /// false. Returns the partition to begin with next time.
     fn requests(&self, node: usize, first: usize, take: impl FnMut(usize, Self::Tag, Request) -> bool) -> usize;
 
+    /// Gives `take` requests for a node that show others which partitions this server leads: one for each that it has
+    /// written nothing in lately. They go with a heartbeat.
+    fn idle_batches(&self, node: usize, take: impl FnMut(usize, Self::Tag, Request));
+
     /// A node answered a request.
     fn answered(&self, node: usize, partition: usize, tag: Self::Tag, answer: Answer);
 
@@ -66,6 +74,8 @@ pub(crate) struct Driver<C> {
     pub(crate) mark: Mark,
     pub(crate) health: Health,
     wake: Box<[Wake]>,
+    /// Whether the requests of partitions go to the node: not while it is away.
+    is_served: Box<[AtomicBool]>,
     /// Notified when a heartbeat at the node was lost, for the task of a node to which nothing else is sent.
     heartbeat_lost: Box<[Notify]>,
     /// Nodes that refuse this store.
@@ -95,6 +105,7 @@ impl<C: NodeClient> Driver<C> {
             mark,
             health: Health::of(nodes),
             wake: (0..nodes).map(|_| Wake::default()).collect(),
+            is_served: (0..nodes).map(|_| AtomicBool::new(false)).collect(),
             heartbeat_lost: (0..nodes).map(|_| Notify::new()).collect(),
             refusals: Seldom::new(REFUSAL_PERIOD),
             newer: watch::Sender::new(None),
@@ -119,7 +130,9 @@ impl<C: NodeClient> Driver<C> {
             // What was lost before does not matter any more.
             let _ = self.heartbeat_lost[node].notified().now_or_never();
             partitions.reconnected(node);
+            self.is_served[node].store(true, Ordering::Relaxed);
             let why = self.serve_connection(node, partitions).await;
+            self.is_served[node].store(false, Ordering::Relaxed);
             self.health.lost(node, &why.0);
             tracing::debug!(node, %why, "redis node did not answer requests");
         }
@@ -167,12 +180,30 @@ impl<C: NodeClient> Driver<C> {
         requests: Vec<NodeRequest>,
         partitions: &P,
     ) -> Result<(), Lost> {
+        let answers = self.ask(node, requests).await?;
+        self.health.answered(node);
+        self.take_answers(node, sent, answers, partitions).await?;
+        self.wake_all();
+        Ok(())
+    }
+
+    /// As many answers as there are requests.
+    async fn ask(&self, node: usize, requests: Vec<NodeRequest>) -> Result<Answers, Lost> {
         let count = requests.len();
         let answers = self.client.send(node, requests).await?;
         if answers.len() != count {
             return Err(Lost(format!("the node sent {} answers to {count} requests", answers.len())));
         }
-        self.health.answered(node);
+        Ok(answers)
+    }
+
+    async fn take_answers<P: Partitions>(
+        &self,
+        node: usize,
+        sent: Sent<P::Tag>,
+        answers: impl IntoIterator<Item = Result<NodeAnswer, String>>,
+        partitions: &P,
+    ) -> Result<(), Lost> {
         for ((at, tag), answer) in sent.into_iter().zip(answers) {
             match answer {
                 // The other requests go on.
@@ -187,13 +218,23 @@ impl<C: NodeClient> Driver<C> {
                 Ok(refused) => return Err(self.refused(refused)),
             }
         }
-        self.wake_all();
         Ok(())
     }
 
-    /// Sends a heartbeat to a node. None if it did not answer, or does not serve this store.
-    pub(crate) async fn heartbeat(&self, node: usize, heartbeat: NodeRequest) -> Option<Heartbeats> {
-        let answers = match self.client.send(node, vec![heartbeat]).await {
+    /// Sends a heartbeat to a node, and the batches that are due with it. None if it did not answer, or does not serve
+    /// this store.
+    pub(crate) async fn heartbeat(
+        &self,
+        node: usize,
+        heartbeat: NodeRequest,
+        partitions: &impl Partitions,
+    ) -> Option<Heartbeats> {
+        let (mut sent, mut requests) = (Sent::new(), vec![heartbeat]);
+        // Of a node that is away, the leads would write empty batches all the time, and it would need a snapshot then.
+        if self.is_served[node].load(Ordering::Relaxed) {
+            partitions.idle_batches(node, |at, tag, request| self.add(&mut sent, &mut requests, (at, tag, request)));
+        }
+        let answers = match self.ask(node, requests).await {
             Ok(answers) => answers,
             Err(why) => {
                 self.health.lost(node, &why.0);
@@ -201,12 +242,20 @@ impl<C: NodeClient> Driver<C> {
                 return None;
             }
         };
-        match answers.into_iter().next()? {
+        let mut answers = answers.into_iter();
+        let shown = answers.next()?;
+        let batches = self.take_answers(node, sent, answers, partitions).await;
+        if batches.is_err() {
+            // The partitions ask again.
+            self.heartbeat_lost[node].notify_one();
+        }
+        match shown {
             Ok(NodeAnswer::Heartbeats { partitions, servers }) => {
                 self.health.answered(node);
                 return Some((partitions, servers));
             }
-            Ok(NodeAnswer::Unmarked) => {
+            // With batches, it has been marked for them.
+            Ok(NodeAnswer::Unmarked) if batches.is_ok() => {
                 // Where nobody leads, nobody else would find out. The next heartbeat follows in a moment, whether it is
                 // marked or not.
                 let _ = self.mark(node).await;
@@ -275,16 +324,20 @@ impl<C: NodeClient> Driver<C> {
         first: &mut usize,
         partitions: &P,
     ) -> (Sent<P::Tag>, Vec<NodeRequest>) {
-        let Mark { cluster, list, .. } = self.mark;
         let (mut sent, mut requests, mut bytes) = (Sent::new(), Vec::new(), 0);
         *first = partitions.requests(node, *first, |at, tag, request| {
-            let Ok(partition) = u16::try_from(at) else { return false };
             bytes += request.bytes();
-            sent.push((at, tag));
-            requests.push(NodeRequest::OfPartition { cluster, list, partition, fresh: fresh(), request });
+            self.add(&mut sent, &mut requests, (at, tag, request));
             requests.len() < REQUESTS_PER_SEND_MAX && bytes < SEND_FULL_FROM_BYTES
         });
         (sent, requests)
+    }
+
+    fn add<T>(&self, sent: &mut Sent<T>, requests: &mut Vec<NodeRequest>, (at, tag, request): (usize, T, Request)) {
+        let Mark { cluster, list, .. } = self.mark;
+        let Ok(partition) = u16::try_from(at) else { return };
+        sent.push((at, tag));
+        requests.push(NodeRequest::OfPartition { cluster, list, partition, fresh: fresh(), request });
     }
 
     /// Looks for requests for all nodes.

@@ -185,6 +185,12 @@ impl Leader {
         self.confirmation(node).or_else(|| self.own(node))
     }
 
+    /// The request that brings the last batch to this node, if it has all but that.
+    pub(crate) fn last(&mut self, node: usize) -> Option<(Purpose, Request)> {
+        let lacks_one = matches!(&self.progress[node], Progress::Follows { sent, .. } if *sent + 1 == self.seq);
+        lacks_one.then(|| self.own(node)).flatten()
+    }
+
     /// Whether this node has all that was written, and nothing is to be asked of it.
     pub(crate) fn has_all(&self, node: usize) -> bool {
         let is_stranger = |progress: &Progress| matches!(progress, Progress::Stranger { .. });

@@ -172,12 +172,12 @@ impl Proposer {
         ballot
     }
 
-    /// Whether there may be a request for this node, at about this time.
-    pub(crate) fn may_have_next(&self, node: usize, now: StoreTime) -> bool {
+    /// Whether there may be a request for this node.
+    pub(crate) fn may_have_next(&self, node: usize) -> bool {
         match &self.role {
             Role::Standby => false,
             Role::Candidate(_) => true,
-            Role::Leader(lead) => lead.may_have_next(node, now),
+            Role::Leader(lead) => lead.may_have_next(node),
         }
     }
 
@@ -198,10 +198,24 @@ impl Proposer {
                 Some((Tag { ballot: campaign.ballot, cause: Cause::Question(question) }, request))
             }
             Role::Leader(lead) => {
-                let (purpose, request) = lead.next(node, now, transfer)?;
-                Some((Tag { ballot: lead.ballot(), cause: Cause::Purpose(purpose) }, request))
+                let next = lead.next(node, now, transfer)?;
+                Some(Self::of_lead(lead, next))
             }
         }
+    }
+
+    /// The empty batch that a heartbeat to this node takes along, if one is due.
+    pub(crate) fn idle_batch(&mut self, node: usize, now: StoreTime) -> Option<(Tag, Request)> {
+        if self.broken[node].is_some() {
+            return None;
+        }
+        let lead = self.lead()?;
+        let batch = lead.idle_batch(node, now)?;
+        Some(Self::of_lead(lead, batch))
+    }
+
+    fn of_lead(lead: &Lead, (purpose, request): (Purpose, Request)) -> (Tag, Request) {
+        (Tag { ballot: lead.ballot(), cause: Cause::Purpose(purpose) }, request)
     }
 
     /// Takes a node's answer. True if by this the server leads: then no command may come before the waiters of the

@@ -12,13 +12,13 @@ use crate::{
                 ballot::{ServerId, Stamp},
                 node::{Mark, NodeRequest},
             },
-            rpc::messages::{HEARTBEAT_PERIOD, Heartbeat},
+            rpc::messages::Heartbeat,
         },
     },
 };
 use futures_util::future::join_all;
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 /// The pause after a heartbeat that no node answered. Its connection may be made in a moment.
@@ -29,9 +29,10 @@ impl<C: NodeClient> QuorumStore<C> {
     pub(super) async fn heartbeat(&self, node: usize) {
         loop {
             let is_answered = self.heartbeat_once(node).await;
-            let pause = if is_answered { HEARTBEAT_PERIOD } else { RETRY_PAUSE };
+            let now = Instant::now();
+            let until = if is_answered { self.membership.next_beat(now) } else { now + RETRY_PAUSE };
             // Nothing is lost if the heartbeat goes out at its time.
-            let _ = timeout(pause, self.membership.heartbeat_soon.notified()).await;
+            let _ = timeout_at(until, self.membership.heartbeat_soon.notified()).await;
         }
     }
 
@@ -47,7 +48,7 @@ impl<C: NodeClient> QuorumStore<C> {
         let (payload, gone) =
             (self.own_heartbeat(self.clock.now()).encode().into(), self.membership.election.lock().gone(sent));
         let request = NodeRequest::Heartbeat { cluster, list, partitions, fresh, server, payload, gone };
-        let Some((partitions, servers)) = self.driver.heartbeat(node, request).await else { return false };
+        let Some((partitions, servers)) = self.driver.heartbeat(node, request, self).await else { return false };
         let read = |(server, payload): (ServerId, Bytes)| match Heartbeat::decode(&payload) {
             Ok(heartbeat) => Some((server, heartbeat)),
             Err(why) => {
@@ -61,7 +62,10 @@ impl<C: NodeClient> QuorumStore<C> {
             self.sees(&partitions, sent_at);
         }
         let (now, clock) = (Instant::now(), self.clock.now());
-        self.membership.election.lock().saw(node, (sent, now, clock), partitions, servers);
+        let comes_in_sight = self.membership.election.lock().saw(node, (sent, now, clock), partitions, servers);
+        if comes_in_sight {
+            self.membership.beats_since(sent);
+        }
         self.act_on_heartbeats(now);
         if self.has_one_node() {
             self.note_loss(&heartbeats, (now, clock)).await;

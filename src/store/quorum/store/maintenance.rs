@@ -1,4 +1,4 @@
-//! Periodic work: candidacies, timers of locks, empty batches, planned changes of the leader.
+//! Periodic work: candidacies, timers of locks, planned changes of the leader.
 
 use super::{QuorumStore, partitions::Part};
 use crate::store::quorum::{
@@ -10,7 +10,7 @@ use crate::store::quorum::{
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often a server looks after its partitions: whether one is not led, or has nothing to write.
+/// How often a server looks after its partitions.
 const TEND_PERIOD: Duration = Duration::from_millis(100);
 
 impl<C: NodeClient> QuorumStore<C> {

@@ -79,10 +79,9 @@ impl<C: NodeClient> driver::Partitions for QuorumStore<C> {
     }
 
     fn requests(&self, node: usize, first: usize, mut take: impl FnMut(usize, Tag, Request) -> bool) -> usize {
-        let glance = self.clock.now();
         for at in (0..self.parts.len()).map(|step| (first + step) % self.parts.len()) {
             let mut proposer = self.parts[at].proposer.lock();
-            if !proposer.may_have_next(node, glance) {
+            if !proposer.may_have_next(node) {
                 continue;
             }
             if let Some(lead) = proposer.lead().filter(|lead| lead.has_acquires()) {
@@ -97,6 +96,14 @@ impl<C: NodeClient> driver::Partitions for QuorumStore<C> {
             }
         }
         first
+    }
+
+    fn idle_batches(&self, node: usize, mut take: impl FnMut(usize, Tag, Request)) {
+        for (at, part) in self.parts.iter().enumerate() {
+            if let Some((tag, request)) = part.proposer.lock().idle_batch(node, self.clock.now()) {
+                take(at, tag, request);
+            }
+        }
     }
 
     fn answered(&self, node: usize, at: usize, tag: Tag, answer: Answer) {

@@ -51,14 +51,14 @@ fn a_cluster_that_nobody_led_is_led_once_those_that_start_know_each_other() {
     let nobody = || vec![votes(Ballot::default(), 0); 8];
     let mut it = Election::new(ME, 3, PARTITIONS, at(0));
     assert_eq!(due(&it, at(0)), 0, "no node is seen");
-    for now in [0, 300] {
+    for now in [0, 350] {
         it.saw(0, (at(now), at(now), clock(now)), nobody(), vec![]);
         assert_eq!(due(&it, at(now)), 0, "one of three");
     }
-    it.saw(1, (at(300), at(300), clock(300)), nobody(), vec![]);
-    assert_eq!(due(&it, at(300)), 0, "it may have been seen before others came");
-    it.saw(1, (at(600), at(600), clock(600)), nobody(), vec![]);
-    assert_eq!(due(&it, at(600)), 8);
+    it.saw(1, (at(350), at(350), clock(350)), nobody(), vec![]);
+    assert_eq!(due(&it, at(350)), 0, "it may have been seen before others came");
+    it.saw(1, (at(700), at(700), clock(700)), nobody(), vec![]);
+    assert_eq!(due(&it, at(700)), 8);
     assert_eq!(due(&it, at(1_600)), 0, "what was seen long ago does not count");
     for node in 0..3 {
         it.saw(node, (at(2_000), at(2_000), clock(2_000)), nobody(), vec![]);
@@ -76,22 +76,22 @@ fn of_servers_that_start_at_the_same_time_one_campaigns_for_a_partition_first() 
     let nobody = votes(Ballot::default(), 0);
     all_show(&mut first, at(0), &nobody, &[]);
     all_show(&mut second, at(10), &nobody, &[(ME, heartbeat(1))]);
-    for now in (0..300).step_by(10) {
+    for now in (0..350).step_by(10) {
         assert_eq!((due(&first, at(now)), due(&second, at(now))), (0, 0));
     }
-    all_show(&mut first, at(300), &nobody, &[(OTHER, heartbeat(1))]);
-    all_show(&mut second, at(310), &nobody, &[(ME, heartbeat(2))]);
+    all_show(&mut first, at(350), &nobody, &[(OTHER, heartbeat(1))]);
+    all_show(&mut second, at(360), &nobody, &[(ME, heartbeat(2))]);
     let both = |now| {
         let campaigns =
             |it: &Election| (0..PARTITIONS).filter(|partition| it.is_due(*partition, at(now))).collect::<Vec<_>>();
         (campaigns(&first), campaigns(&second))
     };
-    for now in [310, 500, 690] {
+    for now in [360, 550, 740] {
         let (firsts, seconds) = both(now);
         assert_eq!(firsts.len() + seconds.len(), 8, "{firsts:?}, {seconds:?}");
         assert!(!firsts.is_empty() && firsts.iter().all(|partition| !seconds.contains(partition)));
     }
-    let (firsts, seconds) = both(720);
+    let (firsts, seconds) = both(770);
     assert_eq!((firsts.len(), seconds.len()), (8, 8), "the other one does not campaign");
 }
 
@@ -197,7 +197,7 @@ fn a_server_that_comes_gets_its_share_once_it_has_settled() {
         assert_eq!((heirs(&it, false, at(now)), heirs(&it, true, at(now))), (if now < 2_000 { 0 } else { 4 }, 8));
     }
     // It may have died: a hand-over that can wait does.
-    assert_eq!((heirs(&it, false, at(2_799)), heirs(&it, false, at(2_800)), heirs(&it, true, at(2_800))), (4, 0, 8));
+    assert_eq!((heirs(&it, false, at(2_899)), heirs(&it, false, at(2_900)), heirs(&it, true, at(2_900))), (4, 0, 8));
     // One that gives a partition up may be about to leave.
     it.gave(OTHER, at(2_100));
     assert_eq!((heirs(&it, false, at(2_100)), heirs(&it, true, at(2_100))), (0, 8));

@@ -47,6 +47,8 @@ impl NodeClient for Scripted {
 #[derive(Default)]
 struct Queues {
     requests: Mutex<Vec<VecDeque<(u64, Request)>>>,
+    /// Those that go with a heartbeat.
+    idle_batches: Mutex<Vec<(usize, u64)>>,
     answered: Mutex<Vec<(usize, u64, Answer)>>,
     broke: Mutex<Vec<usize>>,
     reconnected: Mutex<usize>,
@@ -70,6 +72,12 @@ impl Partitions for Queues {
             }
         }
         first
+    }
+
+    fn idle_batches(&self, _: usize, mut take: impl FnMut(usize, u64, Request)) {
+        for (partition, tag) in self.idle_batches.lock().drain(..) {
+            take(partition, tag, Request::Promise(Ballot::default()));
+        }
     }
 
     fn answered(&self, _: usize, partition: usize, tag: u64, answer: Answer) {
@@ -167,6 +175,104 @@ async fn a_node_that_forgot_its_mark_is_marked_and_asked_anew() {
     assert_eq!(*queues.reconnected.lock(), 2, "the partitions ask again");
 }
 
+fn heartbeat() -> NodeRequest {
+    let (cluster, list, partitions, fresh) = (ClusterId(7), 1, 2, Stamp(1));
+    let (server, payload, gone) = (ServerId([1; 12]), Bytes::default(), Vec::new());
+    NodeRequest::Heartbeat { cluster, list, partitions, fresh, server, payload, gone }
+}
+
+fn shown(request: &NodeRequest) -> Result<NodeAnswer, String> {
+    match request {
+        NodeRequest::Heartbeat { .. } => Ok(NodeAnswer::Heartbeats { partitions: Vec::new(), servers: Vec::new() }),
+        request => done(request),
+    }
+}
+
+/// Sends a heartbeat that may take these batches along, while the node is served. Returns whether it was shown
+/// something, and lets the driver do all that it can do without another answer.
+async fn beat(driver: &Driver<Scripted>, queues: &Queues, batches: &[(usize, u64)]) -> bool {
+    let mut serving = pin!(driver.serve(0, queues));
+    assert!((&mut serving).now_or_never().is_none(), "it never ends");
+    queues.idle_batches.lock().extend(batches);
+    let shown = driver.heartbeat(0, heartbeat(), queues).await.is_some();
+    for _ in 0..100 {
+        assert!((&mut serving).now_or_never().is_none(), "it never ends");
+        tokio::task::yield_now().await;
+    }
+    shown
+}
+
+#[tokio::test]
+async fn a_heartbeat_takes_batches_along_and_brings_their_answers() {
+    let (driver, queues) = (driver(shown, 100), queues([0, 0]));
+    assert!(beat(&driver, &queues, &[(0, 5), (1, 6)]).await);
+    assert_eq!(*queues.answered.lock(), [(0, 5, Answer::Done), (1, 6, Answer::Done)]);
+    let asked = driver.client.asked.lock();
+    assert!(matches!(
+        &asked[0][..],
+        [
+            NodeRequest::Heartbeat { .. },
+            NodeRequest::OfPartition { partition: 0, .. },
+            NodeRequest::OfPartition { partition: 1, .. }
+        ]
+    ));
+    assert_eq!((asked.len(), *queues.reconnected.lock()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_heartbeat_to_a_node_that_is_not_served_takes_no_batches_along() {
+    let (driver, queues) = (driver(shown, 100), queues([0, 0]));
+    queues.idle_batches.lock().push((0, 5));
+    assert!(driver.heartbeat(0, heartbeat(), &queues).await.is_some());
+    assert_eq!(driver.client.asked.lock()[0].len(), 1);
+    assert_eq!(*queues.idle_batches.lock(), [(0, 5)], "it is not even written");
+}
+
+#[tokio::test]
+async fn a_batch_that_breaks_ends_no_heartbeat() {
+    let answer = |request: &NodeRequest| match request {
+        NodeRequest::OfPartition { .. } => Err("damaged".to_owned()),
+        request => shown(request),
+    };
+    let (driver, queues) = (driver(answer, 100), queues([0, 0]));
+    assert!(beat(&driver, &queues, &[(1, 6)]).await);
+    assert_eq!((&**queues.broke.lock(), *queues.reconnected.lock()), (&[1][..], 1));
+}
+
+#[tokio::test]
+async fn a_heartbeat_that_breaks_ends_no_batch() {
+    let answer = |request: &NodeRequest| match request {
+        NodeRequest::Heartbeat { .. } => Err("damaged".to_owned()),
+        request => shown(request),
+    };
+    let (driver, queues) = (driver(answer, 100), queues([0, 0]));
+    assert!(!beat(&driver, &queues, &[(1, 6)]).await);
+    assert_eq!(*queues.answered.lock(), [(1, 6, Answer::Done)]);
+}
+
+#[tokio::test]
+async fn a_node_that_forgot_its_mark_has_the_batches_of_a_heartbeat_asked_anew() {
+    let answer = |request: &NodeRequest| match request {
+        NodeRequest::Mark(_) => Ok(NodeAnswer::Marked),
+        _ => Ok(NodeAnswer::Unmarked),
+    };
+    for (batches, reconnections) in [(&[][..], 1), (&[(0, 5)], 2)] {
+        let (driver, queues) = (driver(answer, 100), queues([0, 0]));
+        assert!(!beat(&driver, &queues, batches).await);
+        let marks = |asked: &Vec<NodeRequest>| matches!(asked[..], [NodeRequest::Mark(_)]);
+        assert_eq!(driver.client.asked.lock().iter().filter(|asked| marks(asked)).count(), 1);
+        assert_eq!(*queues.reconnected.lock(), reconnections, "{batches:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_batches_of_a_heartbeat_that_is_lost_are_asked_anew() {
+    let (driver, queues) = (driver(shown, 0), queues([0, 0]));
+    driver.client.may_answer.close();
+    assert!(!beat(&driver, &queues, &[(0, 5)]).await);
+    assert_eq!(*queues.reconnected.lock(), 2);
+}
+
 #[tokio::test]
 async fn a_newer_list_is_told_once() {
     let answer = |_: &NodeRequest| {
@@ -177,6 +283,6 @@ async fn a_newer_list_is_told_once() {
     let mut newer = driver.newer();
     run(&driver, &queues).await;
     assert_eq!(newer.borrow_and_update().as_ref().map(|mark| mark.list), Some(2));
-    assert!(driver.heartbeat(0, NodeRequest::Mark(driver.mark.clone())).await.is_none(), "it serves another list");
+    assert!(driver.heartbeat(0, heartbeat(), &queues).await.is_none(), "it serves another list");
     assert!(!newer.has_changed().unwrap(), "the same list is no news");
 }

@@ -1,4 +1,4 @@
--- Writes one batch of a partition, in a script that has read the headers of all, and writes them when all batches are done.
+-- Writes one batch of a partition. batches.lua has read the headers of all, and writes them when all batches are done.
 local KEYS, ARGV, call = KEYS, ARGV, redis.call
 local DONE, VALUES_MAX = { 'done' }, 1024 -- unpack fails at some thousands
 -- Headers and sequencers by the keys of the headers, as they are after the batches before. What is to be written: keys and headers, and the place of each key there.

@@ -4,7 +4,8 @@
 //! partition 3 is under keys that begin with `{fp}:q3:` (`lua/head.lua`), what the node knows of its cluster under
 //! `{fp}:node`, the prefix of classic keys under `{fp}:classic`, and what servers tell each other in the hash
 //! `{fp}:servers`, by their ids. Each call names every key that its script touches. Writes and promises for many
-//! partitions go in one run of their script; each gets its own answer.
+//! partitions go in one run of their script, and writes that follow a heartbeat in the run of that; each gets its own
+//! answer.
 
 mod bytes;
 mod reply;
@@ -45,11 +46,11 @@ macro_rules! script {
 
 static MARK: Script = Script::new(concat!("#!lua\n", include_str!("../lua/mark.lua")));
 static PROMISE: Script = script!("promise.lua");
-static WRITE: Script = script!("batch.lua", "write.lua");
+static WRITE: Script = script!("batch.lua", "batches.lua", "write.lua");
 static READ: Script = script!("read.lua");
 static STAGE: Script = script!("stage.lua");
 static ADMIT: Script = script!("admit.lua");
-static BEAT: Script = script!("beat.lua");
+static BEAT: Script = script!("batch.lua", "batches.lua", "beat.lua");
 static CLASSIC: Script = script!("classic.lua");
 static PREFIX: Script = script!("prefix.lua");
 
@@ -82,7 +83,7 @@ pub fn calls(keys: &Keys, run_id: &str, requests: &[NodeRequest]) -> Result<Vec<
         let (more_records, more_bytes) = (sections::records(request), bytes_of(&args));
         let fits = records + more_records <= CALL_RECORDS_MAX && bytes + more_bytes <= CALL_BYTES_MAX;
         match calls.last_mut() {
-            Some(call) if open.as_ref() == Some(&kind) && kind.is_of_many() && fits => {
+            Some(call) if open.as_ref().is_some_and(|open| open.takes(&kind)) && fits => {
                 call.script.args.extend(args);
                 sections::keys(keys, request, &mut call.script.keys);
                 call.requests += 1;

@@ -21,11 +21,11 @@ use crate::{
     },
 };
 
-/// Requests of one kind, of servers that know the same list, may go in one run.
-#[derive(PartialEq, Eq)]
+/// What a run of a script is for, and for servers of which cluster and list.
 pub(super) enum Kind {
     Promises(ClusterId, u64),
     Writes(ClusterId, u64),
+    Heartbeat(ClusterId, u64),
     Alone,
 }
 
@@ -38,13 +38,20 @@ impl Kind {
             NodeRequest::OfPartition { cluster, list, request: Request::Write { .. }, .. } => {
                 Self::Writes(*cluster, *list)
             }
+            NodeRequest::Heartbeat { cluster, list, .. } => Self::Heartbeat(*cluster, *list),
             _ => Self::Alone,
         }
     }
 
-    /// Whether its script takes more than one.
-    pub(super) fn is_of_many(&self) -> bool {
-        *self != Self::Alone
+    /// Whether a request of the kind `next` may go in the same run.
+    pub(super) fn takes(&self, next: &Self) -> bool {
+        match (self, next) {
+            (Self::Promises(cluster, list), Self::Promises(of, its))
+            | (Self::Writes(cluster, list) | Self::Heartbeat(cluster, list), Self::Writes(of, its)) => {
+                (cluster, list) == (of, its)
+            }
+            _ => false,
+        }
     }
 }
 
@@ -94,8 +101,9 @@ pub(super) fn args(request: &NodeRequest) -> Result<Vec<Arg>, NodeError> {
         NodeRequest::OfPartition { request, .. } => request,
         NodeRequest::Prefix { prefix, .. } => return Ok(vec![Arg::from(&**prefix)]),
         NodeRequest::Heartbeat { partitions, server, payload, gone, .. } => {
-            let mut args = Vec::with_capacity(3 + gone.len());
+            let mut args = Vec::with_capacity(4 + gone.len());
             args.extend([Arg::Uint((*partitions).into()), Arg::from(&server.0[..]), Arg::from(&**payload)]);
+            args.push(count(gone.len()));
             args.extend(gone.iter().map(|server| Arg::from(&server.0[..])));
             return Ok(args);
         }

@@ -31,6 +31,11 @@ fn write(partition: u16, records: usize, length: usize) -> NodeRequest {
     of_partition(partition, Request::Write { stamp: Stamp(4), before: Position::default(), position, changes })
 }
 
+fn heartbeat(list: u64) -> NodeRequest {
+    let (server, payload, gone) = (ServerId([3; 12]), Bytes::default(), Vec::new());
+    NodeRequest::Heartbeat { cluster: ClusterId(1), list, partitions: 2, fresh: Stamp(2), server, payload, gone }
+}
+
 fn grouped(requests: &[NodeRequest]) -> Vec<usize> {
     calls(&Keys::default(), RUN_ID, requests).unwrap().iter().map(|call| call.requests).collect()
 }
@@ -48,6 +53,10 @@ fn neighbours_of_one_kind_share_a_run() {
     assert_eq!(grouped(&[promise(1), promise(2), write(1, 1, 9), write(2, 1, 9), promise(3)]), [2, 2, 1]);
     assert_eq!(grouped(&[read.clone(), read]), [1, 1], "its answer may be large");
     assert_eq!(grouped(&[promise(1), older]), [1, 1], "another list");
+    let (heartbeat, older) = (heartbeat(1), heartbeat(0));
+    assert_eq!(grouped(&[heartbeat.clone(), write(1, 0, 0), write(2, 0, 0), promise(1)]), [3, 1]);
+    assert_eq!(grouped(&[older, write(1, 0, 0)]), [1, 1], "another list");
+    assert_eq!(grouped(&[write(1, 0, 0), heartbeat.clone(), heartbeat]), [1, 1, 1], "it comes first");
     assert_eq!(grouped(&[]), [0; 0]);
 }
 

@@ -48,8 +48,12 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// How often a leader without commands writes an empty batch. Others see by that that the partition is led.
-pub(super) const IDLE_BATCH_PERIOD: Duration = Duration::from_millis(300);
+/// Where the last batch is this old, a heartbeat takes an empty one along. Others see by that that the partition is led.
+pub(super) const IDLE_BATCH_AGE: Duration = Duration::from_millis(100);
+
+/// The same where a successor was told to take over, which it does within a moment: a batch meanwhile would void the
+/// ends of leases that it was told.
+const HANDED_OVER_BATCH_AGE: Duration = Duration::from_millis(400);
 
 /// A server that leads a partition.
 pub(crate) struct Lead {
@@ -69,6 +73,8 @@ pub(crate) struct Lead {
     heard: BTreeSet<ServerId>,
     /// When the last batch was written, on the server's clock.
     written_at: StoreTime,
+    /// The last empty batch that was written for heartbeats; 0 if there was none.
+    idle_batch: u64,
     /// What turns since the last batch hold back.
     open: Vec<Pending>,
     /// When the first of these turns began, on the server's clock.
@@ -141,6 +147,7 @@ impl Lead {
             sweeps_from: None,
             heard: BTreeSet::new(),
             written_at: now,
+            idle_batch: 0,
             open: Vec::new(),
             opened_at: now,
             written: VecDeque::new(),
@@ -238,9 +245,8 @@ impl Lead {
     }
 
     /// Whether there may be a request for this node. It takes a few nanoseconds to say that there is none.
-    pub(crate) fn may_have_next(&self, node: usize, now: StoreTime) -> bool {
+    pub(crate) fn may_have_next(&self, node: usize) -> bool {
         !self.open.is_empty()
-            || self.is_idle_batch_due(now)
             || !self.leader.has_all(node)
             || self.has_acquires()
             || self.bridge.as_ref().is_some_and(|bridge| bridge.has_steps())
@@ -262,7 +268,7 @@ impl Lead {
             return Some(step);
         }
         // The node has nothing else to do: what came meanwhile is one batch.
-        if !self.open.is_empty() || self.is_idle_batch_due(now) {
+        if !self.open.is_empty() {
             self.write(now);
         }
         if self.leader.wants_snapshot(node) {
@@ -271,12 +277,16 @@ impl Lead {
         self.leader.next(node)
     }
 
-    /// Whether others are to see that the partition is led. A successor takes over within a moment; a batch meanwhile
-    /// would void the ends of leases that it was told. Twice the period is still half of what a leader is suspected
-    /// after.
-    fn is_idle_batch_due(&self, now: StoreTime) -> bool {
+    /// An empty batch for a node, if nothing was written lately and the node has all batches before it. It goes with a
+    /// heartbeat, in one run of a script. The first node that a heartbeat goes to has it written.
+    pub(crate) fn idle_batch(&mut self, node: usize, now: StoreTime) -> Option<(Purpose, Request)> {
         let is_sent = self.hands_over.as_ref().is_some_and(HandOver::is_sent);
-        now.since(self.written_at) >= if is_sent { 2 * IDLE_BATCH_PERIOD } else { IDLE_BATCH_PERIOD }
+        let age = if is_sent { HANDED_OVER_BATCH_AGE } else { IDLE_BATCH_AGE };
+        if self.open.is_empty() && now.since(self.written_at) >= age {
+            self.write(now);
+            self.idle_batch = self.leader.position().seq;
+        }
+        (self.idle_batch == self.leader.position().seq).then(|| self.leader.last(node)).flatten()
     }
 
     /// Makes a snapshot ready: of all that is written, so all that changed is written before.

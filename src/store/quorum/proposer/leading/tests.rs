@@ -318,3 +318,53 @@ fn a_leader_whose_batch_nobody_acknowledges_runs_no_turns() {
     bench.with_exit(|lead, exit| lead.answered(0, purpose, Answer::Done, late, exit));
     assert!(bench.lead.is_heard(late), "it is acknowledged");
 }
+
+#[test]
+fn a_heartbeat_takes_an_empty_batch_along_where_nothing_was_written_lately() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.lead.idle_batch(0, START.after(IDLE_BATCH_AGE)), None, "it has not the batch before");
+    while bench.write() > 0 {}
+    let (written, idle) = (bench.lead.written_at, START.after(2 * IDLE_BATCH_AGE));
+    assert_eq!(bench.lead.idle_batch(0, StoreTime::from_micros(idle.as_micros() - 1)), None);
+    assert_eq!(bench.lead.written_at, written, "nothing is written without need");
+    let (purpose, _) = bench.lead.idle_batch(0, idle).unwrap();
+    assert_eq!(bench.lead.idle_batch(0, idle), None, "the node was sent it");
+    bench.with_exit(|lead, exit| lead.answered(0, purpose, Answer::Done, idle, exit));
+    // What somebody waits for goes at once, and not with a heartbeat.
+    bench.queue(1, ME);
+    assert_eq!(bench.lead.idle_batch(0, idle.after(TTL)), None);
+    assert_eq!(bench.write(), 1);
+}
+
+#[test]
+fn each_node_gets_the_same_empty_batch_if_it_has_those_before() {
+    let member = Some(Membership { stamp: Stamp(1), accepted: Position::default() });
+    let leader = Leader::new(BALLOT, Position::default(), 0, 0, &[member, member, None]);
+    let content = Content::default();
+    let recovered = Recovered { content, renewals: &Renewals::MayBeMissing, frozen_at: START, now: START };
+    let mut lead = Lead::new(LeadId { partition: 0, ballot: BALLOT }, leader, recovered, 9, |_| 0).unwrap();
+    let next = |lead: &mut Lead, node| lead.next(node, START, || unreachable!("no snapshot is wanted"));
+    for node in [0, 1] {
+        assert!(matches!(next(&mut lead, node), Some((Purpose::Write { seq: 1, .. }, _))));
+    }
+    let idle = START.after(IDLE_BATCH_AGE);
+    let seqs = [0, 1, 2].map(|node| match lead.idle_batch(node, idle) {
+        Some((Purpose::Write { seq, .. }, _)) => Some(seq),
+        _ => None,
+    });
+    assert_eq!(seqs, [Some(2), Some(2), None]);
+    assert!(!lead.may_have_next(0), "it was sent all");
+}
+
+#[test]
+fn a_successor_has_a_moment_in_which_no_empty_batch_comes() {
+    let mut bench = Bench::new();
+    bench.write();
+    bench.lead.begin_hand_over(OTHER, START);
+    while bench.write() > 0 {}
+    assert!(bench.lead.hand_over().is_some(), "it is told");
+    let written = bench.lead.written_at;
+    let almost = StoreTime::from_micros(written.after(HANDED_OVER_BATCH_AGE).as_micros() - 1);
+    assert_eq!(bench.lead.idle_batch(0, almost), None);
+    assert!(bench.lead.idle_batch(0, written.after(HANDED_OVER_BATCH_AGE)).is_some(), "others are not to suspect it");
+}

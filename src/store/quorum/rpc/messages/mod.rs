@@ -42,7 +42,7 @@ use std::time::Duration;
 pub const LAYOUT: u8 = 2;
 
 /// How often a server tells each node that it lives, and looks what the node has.
-pub(crate) const HEARTBEAT_PERIOD: Duration = Duration::from_millis(300);
+pub(crate) const HEARTBEAT_PERIOD: Duration = Duration::from_millis(350);
 /// A parcel of this size gets no further frame.
 pub const PARCEL_BYTES_FULL: usize = 256 * 1024;
 /// A heartbeat has at most so many bytes.

@@ -135,7 +135,7 @@ impl Bench {
 
     /// Takes what the leader has to send, as the task of the node does.
     fn collect(&mut self) {
-        while self.lead.may_have_next(0, self.now)
+        while self.lead.may_have_next(0)
             && let Some(next) = self.lead.next(0, self.now, || unreachable!("no snapshot is wanted"))
         {
             self.sent.push(next);
