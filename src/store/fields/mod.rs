@@ -2,6 +2,9 @@
 
 #[cfg(test)]
 pub(super) mod values;
+mod wire;
+
+pub(super) use wire::Wire;
 
 use crate::domain::{
     lease::LeaseEnd,
@@ -48,11 +51,6 @@ impl From<Uuid> for Id {
 impl Id {
     pub(super) fn of(id: Uuid) -> Option<Self> {
         Some(id.into())
-    }
-
-    /// Of an id that is often nil, which then takes no room.
-    pub(super) fn unless_nil(id: Uuid) -> Option<Self> {
-        Self::of(id).filter(|_| !id.is_nil())
     }
 
     pub(super) fn read(self) -> Uuid {
@@ -111,11 +109,6 @@ pub(super) fn end_or_none(number: u32, field: &'static str) -> Result<Option<Lea
         (_, Some(end)) => Ok(Some(end)),
         (number, None) => Err(FieldError::number(field, number)),
     }
-}
-
-/// Keys and values by turns.
-pub(super) fn texts(metadata: &Metadata) -> Vec<String> {
-    metadata.pairs().flat_map(|(key, value)| [key.to_owned(), value.to_owned()]).collect()
 }
 
 /// The metadata of keys and values by turns.

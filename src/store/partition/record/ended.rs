@@ -12,10 +12,9 @@ use crate::{
     },
     store::{
         content::Bytes,
-        fields::{self, FieldError, Id},
+        fields::{self, FieldError, Id, Wire},
     },
 };
-use prost::Message;
 
 /// A record of this size gets no further entry: the next one begins another record. Well below
 /// [`super::RECORD_BYTES_MAX`], with room for the entry that reaches it.
@@ -76,28 +75,28 @@ pub fn append(record: &mut Vec<u8>, name: &LockName, ended: &Ended) {
             if lease.handed_on != lease.end {
                 handed_on = fields::end_number(lease.handed_on);
             }
-            (fields::end_number(lease.end), Id::of(lease.lease_id.0), lease.token.map_or(0, FencingToken::get))
+            (fields::end_number(lease.end), Some(lease.lease_id), lease.token.map_or(0, FencingToken::get))
         }
         RequestEnd::TimedOut => (TIMED_OUT, None, 0),
         RequestEnd::Abandoned => (ABANDONED, None, 0),
         RequestEnd::Refused(attempt) => (REFUSED, None, attempt.into()),
     };
-    let entry = EntryMessage {
-        name: name.as_str().to_owned(),
-        request: Id::of(request.0),
-        fingerprint: *fingerprint,
-        at: at.as_micros(),
-        end,
-        lease_id,
-        number,
-        handed_on,
-    };
     if record.is_empty() {
         record.push(LAYOUT);
     }
     // Messages one after the other are one message with the entries of all.
-    let message = RecordMessage { entries: vec![entry] };
-    message.encode(record).unwrap_or_else(|_| unreachable!("a Vec grows"));
+    Wire(record).nested(1, |it| {
+        it.text(1, name.as_str());
+        it.id(2, request.0);
+        it.fixed(3, *fingerprint);
+        it.number(4, at.as_micros());
+        it.number(5, end);
+        if let Some(lease_id) = lease_id {
+            it.id(6, lease_id.0);
+        }
+        it.number(7, number);
+        it.number(8, handed_on);
+    });
 }
 
 /// Reads a record: what ended first comes first.
@@ -114,7 +113,7 @@ pub fn with_tokens(record: &Bytes, token: impl Fn(u64) -> Option<u64>) -> Result
         let Some(token) = token(entry.number) else { return Ok(None) };
         entry.number = token;
     }
-    Ok(Some(super::encode(LAYOUT, &message)))
+    Ok(Some(super::encoded_like(record, &message)))
 }
 
 fn read(message: EntryMessage) -> Result<Entry, RecordError> {

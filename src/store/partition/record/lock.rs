@@ -6,23 +6,20 @@
 use super::{
     LAYOUT, LAYOUT_OF_GHOSTS, LAYOUT_OF_MODES, RecordError,
     delay::{DelayMessage, delay_message, read_delay},
+    lease::{LeaseMessage, is_plain, read_lease, write_lease},
 };
 use crate::{
     domain::{
-        binding::Binding,
-        ids::{AttachmentId, Call, CallId, GrantId, LeaseId, ReplicaId, RequestId},
-        lease::{Delays, Extra, Lease, MaxHold, Terms},
-        mode::{Mode, PermitLimit, Permits},
-        name::{Holder, Identity, Owner},
+        ids::{Call, CallId, RequestId},
+        mode::PermitLimit,
         rules::{Lock, Tombstone},
-        time::{StoreTime, micros},
+        time::StoreTime,
     },
     store::{
         content::Bytes,
         fields::{self, FieldError, Id},
     },
 };
-use std::{num::NonZeroU32, time::Duration};
 
 /// Tombstones that a record holds: the newest. One that is left out is not missed, because a command is addressed to
 /// one leader, and the next one does not carry it out.
@@ -45,110 +42,6 @@ struct LockMessage {
     permit_limit_version: u64,
 }
 
-/// Times and spans are in microseconds.
-#[derive(Clone, PartialEq, prost::Message)]
-#[prost(skip_debug)]
-pub(super) struct LeaseMessage {
-    #[prost(message, optional, tag = "1")]
-    request: Option<Id>,
-    #[prost(uint32, tag = "2")]
-    attempt: u32,
-    #[prost(fixed64, repeated, tag = "3")]
-    calls: Vec<u64>,
-    #[prost(message, optional, tag = "4")]
-    replica: Option<Id>,
-    #[prost(fixed64, tag = "5")]
-    fingerprint: u64,
-    #[prost(uint64, tag = "6")]
-    ttl: u64,
-    #[prost(string, tag = "7")]
-    holder: String,
-    /// Keys and values by turns.
-    #[prost(string, repeated, tag = "8")]
-    metadata: Vec<String>,
-    #[prost(uint64, tag = "9")]
-    min_token: u64,
-    #[prost(message, optional, tag = "10")]
-    lease_id: Option<Id>,
-    #[prost(message, optional, tag = "11")]
-    pub(super) grant_id: Option<Id>,
-    #[prost(uint64, tag = "12")]
-    pub(super) token: u64,
-    #[prost(uint64, tag = "13")]
-    granted_at: u64,
-    #[prost(uint64, tag = "14")]
-    pub(super) expires_at: u64,
-    /// 0 if it is not known.
-    #[prost(uint32, tag = "15")]
-    previous_end: u32,
-    #[prost(message, optional, tag = "16")]
-    attachment: Option<Id>,
-    #[prost(message, optional, tag = "17")]
-    attachment_replica: Option<Id>,
-    #[prost(uint32, tag = "18")]
-    attachment_attempt: u32,
-    #[prost(bool, tag = "19")]
-    unheard: bool,
-    #[prost(bool, tag = "20")]
-    heard: bool,
-    /// Of layout 2, as what follows. 0: exclusive.
-    #[prost(uint32, tag = "21")]
-    mode: u32,
-    #[prost(uint32, tag = "22")]
-    permits: u32,
-    #[prost(uint32, tag = "23")]
-    permit_limit: u32,
-    #[prost(uint64, tag = "24")]
-    permit_limit_version: u64,
-    /// 0: none.
-    #[prost(uint32, tag = "25")]
-    slot: u32,
-    #[prost(uint64, optional, tag = "26")]
-    max_hold: Option<u64>,
-    #[prost(uint64, tag = "27")]
-    lock_delay: u64,
-    #[prost(uint64, tag = "28")]
-    min_hold: u64,
-    #[prost(string, tag = "29")]
-    owner: String,
-    /// Also of layout 1: servers that do not know it pass it over.
-    #[prost(string, tag = "30")]
-    identity: String,
-    #[prost(uint64, tag = "31")]
-    description: u64,
-    #[prost(bool, tag = "32")]
-    tell_when_wanted: bool,
-    /// Of layout 3: the lease has ended, and this is its ghost. Of what is above, a ghost has its grant id, its token
-    /// and its mode.
-    #[prost(message, optional, tag = "33")]
-    pub(super) delay: Option<DelayMessage>,
-    #[prost(uint32, tag = "34")]
-    pub(super) handed_on: u32,
-}
-
-impl LockMessage {
-    /// The layout that this is written in: a server that reads layout 1 alone would take what it does not know for not
-    /// there.
-    fn layout(&self) -> u8 {
-        let is_plain =
-            self.delay.is_none() && self.permit_limit == 0 && self.lease.as_ref().is_none_or(LeaseMessage::is_plain);
-        if is_plain { LAYOUT } else { LAYOUT_OF_MODES }
-    }
-}
-
-impl LeaseMessage {
-    fn is_plain(&self) -> bool {
-        let is_undescribed = self.owner.is_empty() && self.description == 0 && !self.tell_when_wanted;
-        self.max_hold.is_none() && self.lock_delay == 0 && self.min_hold == 0 && self.mode == 0 && is_undescribed
-    }
-
-    /// The layout of a record of its own, as leases beside others have.
-    pub(super) fn layout_of_share(&self) -> u8 {
-        let is_without_delays = self.delay.is_none() && self.lock_delay == 0 && self.min_hold == 0;
-        if is_without_delays { LAYOUT_OF_MODES } else { LAYOUT_OF_GHOSTS }
-    }
-}
-
 #[derive(Clone, PartialEq, prost::Message)]
 #[prost(skip_debug)]
 struct TombstoneMessage {
@@ -169,14 +62,20 @@ pub fn encode(lock: &Lock, expires_at: StoreTime) -> Option<Bytes> {
         return None;
     }
     let from = lock.tombstones().len().saturating_sub(TOMBSTONES_MAX);
-    let message = LockMessage {
-        lease: lock.lease().map(|lease| LeaseMessage { expires_at: expires_at.as_micros(), ..lease_message(lease) }),
-        tombstones: lock.tombstones()[from..].iter().map(tombstone_message).collect(),
-        delay: lock.delay().map(delay_message),
-        permit_limit: limit.map_or(0, |limit| limit.permits),
-        permit_limit_version: limit.map_or(0, |limit| limit.version),
-    };
-    Some(super::encode(message.layout(), &message))
+    let is_plain = lock.lease().is_none_or(is_plain) && lock.delay().is_none() && limit.is_none();
+    Some(super::written(if is_plain { LAYOUT } else { LAYOUT_OF_MODES }, |it| {
+        if let Some(lease) = lock.lease() {
+            it.nested(1, |it| write_lease(it, lease, expires_at));
+        }
+        lock.tombstones()[from..].iter().for_each(|tombstone| it.message(2, &tombstone_message(tombstone)));
+        if let Some(delay) = lock.delay() {
+            it.message(3, &delay_message(delay));
+        }
+        if let Some(PermitLimit { permits, version }) = limit {
+            it.number(4, permits);
+            it.number(5, version);
+        }
+    }))
 }
 
 /// Reads the record of a lock. What the lock lacks is said above.
@@ -218,141 +117,7 @@ pub fn with_token(record: &Bytes, token: impl Fn(u64) -> Option<u64>) -> Result<
     };
     let Some(token) = token(*known) else { return Ok(None) };
     *known = token;
-    Ok(Some(super::encode(message.layout(), &message)))
-}
-
-pub(super) fn lease_message(lease: &Lease) -> LeaseMessage {
-    // Names each field, so that a new one is not forgotten.
-    let Lease {
-        request,
-        binding,
-        terms: Terms { fingerprint, ttl, holder, metadata, min_token, max_hold, extra, mode },
-        lease_id,
-        grant_id,
-        token,
-        granted_at,
-        expires_at,
-        previous_end,
-        attachment,
-        attachment_replica,
-        attachment_attempt,
-        unheard,
-        heard,
-        told_wanted: _,
-    } = lease;
-    // What the request asked of its waiting is of no use any more.
-    let Extra { delays, owner, identity, waiters_max: _, tell_when_wanted, description } =
-        extra.as_deref().cloned().unwrap_or_default();
-    LeaseMessage {
-        request: Id::of(request.0),
-        attempt: binding.attempt(),
-        calls: binding.calls().iter().map(|call| call.0).collect(),
-        replica: Id::unless_nil(binding.replica().0),
-        fingerprint: *fingerprint,
-        ttl: micros(*ttl),
-        holder: holder.as_str().to_owned(),
-        metadata: fields::texts(metadata),
-        min_token: *min_token,
-        lease_id: Id::of(lease_id.0),
-        grant_id: Id::of(grant_id.0),
-        token: token.get(),
-        granted_at: granted_at.as_micros(),
-        expires_at: expires_at.as_micros(),
-        previous_end: previous_end.map_or(0, fields::end_number),
-        attachment: attachment.and_then(|attachment| Id::of(attachment.0)),
-        attachment_replica: Id::unless_nil(attachment_replica.0),
-        attachment_attempt: *attachment_attempt,
-        unheard: *unheard,
-        heard: *heard,
-        max_hold: max_hold.map(|max| micros(max.span())),
-        lock_delay: delays.as_ref().map_or(0, |delays| micros(delays.lock_delay)),
-        min_hold: delays.as_ref().map_or(0, |delays| micros(delays.min_hold)),
-        owner: owner.into_string(),
-        identity: identity.map_or_else(String::new, |identity| identity.as_str().to_owned()),
-        description,
-        tell_when_wanted,
-        ..mode_message(mode)
-    }
-}
-
-/// A message with this mode alone.
-pub(super) fn mode_message(mode: &Mode) -> LeaseMessage {
-    LeaseMessage {
-        mode: mode_number(mode),
-        permits: mode.permits().map_or(0, |permits| permits.count),
-        permit_limit: mode.permits().map_or(0, |permits| permits.limit.permits),
-        permit_limit_version: mode.permits().map_or(0, |permits| permits.limit.version),
-        slot: mode.permits().and_then(|permits| permits.slot).map_or(0, NonZeroU32::get),
-        ..LeaseMessage::default()
-    }
-}
-
-pub(super) fn read_lease(message: LeaseMessage) -> Result<Lease, FieldError> {
-    let mode = read_mode(&message)?;
-    let extra = Extra {
-        delays: Delays::new(Duration::from_micros(message.min_hold), Duration::from_micros(message.lock_delay)),
-        owner: fields::checked("owner", Owner::new(message.owner))?,
-        identity: (!message.identity.is_empty()).then(|| Identity::new(message.identity.into())),
-        waiters_max: 0,
-        tell_when_wanted: message.tell_when_wanted,
-        description: message.description,
-    };
-    let extra = extra.boxed();
-    let calls = message.calls.into_iter().map(CallId);
-    let replica = ReplicaId(message.replica.map(Id::read).unwrap_or_default());
-    let too_many = || FieldError::Broken("calls", "are too many".to_owned());
-    Ok(Lease {
-        request: RequestId(fields::id(message.request, "request id")?),
-        binding: Binding::kept(message.attempt, calls, replica).ok_or_else(too_many)?,
-        terms: Terms {
-            fingerprint: message.fingerprint,
-            ttl: Duration::from_micros(message.ttl),
-            holder: fields::checked("holder", Holder::new(message.holder))?,
-            metadata: fields::metadata(message.metadata)?,
-            min_token: message.min_token,
-            max_hold: message.max_hold.map(read_max_hold).transpose()?,
-            mode,
-            extra,
-        },
-        lease_id: LeaseId(fields::id(message.lease_id, "lease id")?),
-        grant_id: GrantId(fields::id(message.grant_id, "grant id")?),
-        token: fields::token(message.token)?,
-        granted_at: StoreTime::from_micros(message.granted_at),
-        expires_at: StoreTime::from_micros(message.expires_at),
-        previous_end: fields::end_or_none(message.previous_end, "previous end")?,
-        attachment: message.attachment.map(|id| AttachmentId(id.read())),
-        attachment_replica: ReplicaId(message.attachment_replica.map(Id::read).unwrap_or_default()),
-        attachment_attempt: message.attachment_attempt,
-        unheard: message.unheard,
-        heard: message.heard,
-        told_wanted: false,
-    })
-}
-
-const fn mode_number(mode: &Mode) -> u32 {
-    match mode {
-        Mode::Exclusive => 0,
-        Mode::Shared => 1,
-        Mode::Semaphore(_) => 2,
-    }
-}
-
-pub(super) fn read_mode(message: &LeaseMessage) -> Result<Mode, FieldError> {
-    match message.mode {
-        0 => Ok(Mode::Exclusive),
-        1 => Ok(Mode::Shared),
-        2 => {
-            let limit = PermitLimit { permits: message.permit_limit, version: message.permit_limit_version };
-            let permits = Permits::new(message.permits, limit);
-            let permits = permits.ok_or_else(|| FieldError::number("permits", message.permits))?;
-            Ok(Mode::Semaphore(Box::new(Permits { slot: NonZeroU32::new(message.slot), ..permits })))
-        }
-        other => Err(FieldError::number("mode", other)),
-    }
-}
-
-fn read_max_hold(micros: u64) -> Result<MaxHold, FieldError> {
-    MaxHold::from_micros(micros).ok_or_else(|| FieldError::number("max_hold", micros))
+    Ok(Some(super::encoded_like(record, &message)))
 }
 
 fn tombstone_message(tombstone: &Tombstone) -> TombstoneMessage {

@@ -8,6 +8,7 @@
 
 mod delay;
 pub mod ended;
+mod lease;
 pub mod lock;
 pub mod share;
 #[cfg(test)]
@@ -17,7 +18,7 @@ use crate::{
     domain::{ids::GrantId, name::LockName},
     store::{
         content::Bytes,
-        fields::{self, FieldError},
+        fields::{self, FieldError, Wire},
     },
 };
 use prost::Message;
@@ -148,13 +149,20 @@ pub fn with_tokens(
     }
 }
 
-/// A record of this message.
-fn encode(layout: u8, message: &impl Message) -> Bytes {
-    // Its length is not computed: that takes about as long as to encode it.
+/// A record whose message `write` writes.
+fn written(layout: u8, write: impl FnOnce(&mut Wire<'_>)) -> Bytes {
+    // Its length is not computed: that takes about as long as to write it.
     let mut record = Vec::with_capacity(USUAL_BYTES);
     record.push(layout);
-    message.encode(&mut record).unwrap_or_else(|_| unreachable!("a Vec grows"));
+    write(&mut Wire(&mut record));
     record.into()
+}
+
+/// A record of this message, which was read from another record and has as much in it: the layout is the same.
+fn encoded_like(record: &[u8], message: &impl Message) -> Bytes {
+    let mut encoded = record[..1].to_vec();
+    message.encode(&mut encoded).unwrap_or_else(|_| unreachable!("a Vec grows"));
+    encoded.into()
 }
 
 /// The message of a record of layout 1, or of a later one up to `newest`: fields are known by their numbers, so each

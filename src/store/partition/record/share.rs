@@ -1,15 +1,15 @@
 //! The record of a lease beside others, or of its ghost.
 
 use super::{
-    LAYOUT_OF_GHOSTS, RecordError,
+    LAYOUT_OF_GHOSTS, LAYOUT_OF_MODES, RecordError,
     delay::{DelayMessage, delay_message, read_delay},
-    lock::{LeaseMessage, lease_message, mode_message, read_lease, read_mode},
+    lease::{LeaseMessage, read_lease, read_mode, write_lease, write_mode},
 };
 use crate::{
     domain::{ids::GrantId, lease::Lease, rules::Ghost, time::StoreTime},
     store::{
         content::Bytes,
-        fields::{self, FieldError, Id},
+        fields::{self, FieldError},
     },
 };
 
@@ -24,20 +24,21 @@ pub enum Share {
 
 /// The record of a shared lease that ends at `expires_at`. Servers that know no shared leases refuse its key.
 pub fn encode(lease: &Lease, expires_at: StoreTime) -> Bytes {
-    let mut message = lease_message(lease);
-    message.expires_at = expires_at.as_micros();
-    super::encode(message.layout_of_share(), &message)
+    let has_delays = lease.terms.extra.as_ref().is_some_and(|extra| extra.delays.is_some());
+    let layout = if has_delays { LAYOUT_OF_GHOSTS } else { LAYOUT_OF_MODES };
+    super::written(layout, |it| write_lease(it, lease, expires_at))
 }
 
 /// The record of a ghost, under the key of its lease.
 pub fn encode_ghost(ghost: &Ghost) -> Bytes {
     let Ghost { delay, grant_id, mode } = ghost;
-    let mut message = mode_message(mode);
-    message.grant_id = Id::of(grant_id.0);
-    message.token = delay.token.get();
-    message.delay = Some(delay_message(delay));
-    message.handed_on = delay.lease().map_or(0, |lease| fields::end_number(lease.handed_on));
-    super::encode(message.layout_of_share(), &message)
+    super::written(LAYOUT_OF_GHOSTS, |it| {
+        it.id(11, grant_id.0);
+        it.number(12, delay.token.get());
+        write_mode(it, mode);
+        it.message(33, &delay_message(delay));
+        it.number(34, delay.lease().map_or(0, |lease| fields::end_number(lease.handed_on)));
+    })
 }
 
 /// Reads the record of the lease beside others with this grant id, or of its ghost.
@@ -69,7 +70,7 @@ pub fn with_token(record: &Bytes, token: impl Fn(u64) -> Option<u64>) -> Result<
     if let Some(delay) = &mut message.delay {
         delay.token = token;
     }
-    Ok(Some(super::encode(message.layout_of_share(), &message)))
+    Ok(Some(super::encoded_like(record, &message)))
 }
 
 fn read_ghost(message: &LeaseMessage, delay: DelayMessage) -> Result<Ghost, FieldError> {

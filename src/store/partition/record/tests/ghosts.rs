@@ -28,6 +28,8 @@ fn a_shared_lease_with_delays_and_a_ghost_have_layout_3() {
         assert_eq!(record[0], LAYOUT_OF_GHOSTS);
         assert_eq!(share::decode(&record, lease().grant_id), Ok(Share::Ghost(ghost(token(5)))));
         assert!(share::decode(&record, GrantId(id(99))).is_err(), "of another key");
+        let same = with_tokens(&key, &record, Some).unwrap();
+        assert_eq!(same.as_ref(), Some(&record), "the message writes the same");
         let raised = with_tokens(&key, &record, |token| Some(token + 1)).unwrap().unwrap();
         let Share::Ghost(raised) = share::decode(&raised, lease().grant_id).unwrap() else { panic!("no ghost") };
         assert_eq!((raised.delay.token, raised.mode), (token(6), mode.clone()));
