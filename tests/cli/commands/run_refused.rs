@@ -124,7 +124,12 @@ fn a_command_that_cannot_be_killed_is_named_with_its_token_when_the_lease_is_rev
 
 #[test]
 fn the_lock_is_kept_until_a_process_that_cannot_be_stopped_has_exited() {
-    let script = |marks: &str| format!("(exec >/dev/null 2>&1; {}) & sleep 0.5; exit 3", work(marks));
+    // `run` may stop it before it becomes another user.
+    let is_sleep = |marks: &str| format!("[ \"$(cat /proc/$(sed -n s/^pid=//p {marks})/comm)\" = sleep ]");
+    let script = |marks: &str| {
+        let until = format!("until {}; do sleep 0.01; done 2>/dev/null", is_sleep(marks));
+        format!("(exec >/dev/null 2>&1; {}) & {until}; exit 3", work(marks))
+    };
     let Some(mut running) = Running::start(script) else { return };
     let (pid, token) = (running.pid(), running.token());
     running.await_message("left processes behind");

@@ -49,8 +49,8 @@ impl Membership {
     }
 
     /// Heartbeats to all nodes go at the same times, so that each takes along the same empty batches. From now on these
-    /// are whole periods after `sent`: a node was seen anew then, and [`Election::is_due`] asks for a whole period after
-    /// that.
+    /// times are whole periods after `sent`: a node was seen anew then, and [`Election::is_due`] asks for a whole
+    /// period after that.
     pub(crate) fn beats_since(&self, sent: Instant) {
         *self.beat.lock() = sent;
     }

@@ -48,7 +48,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// Where the last batch is this old, a heartbeat takes an empty one along. Others see by that that the partition is led.
+/// Where the last batch is this old, a heartbeat takes an empty one along: others see by it that the partition is led.
 pub(super) const IDLE_BATCH_AGE: Duration = Duration::from_millis(100);
 
 /// The same where a successor was told to take over, which it does within a moment: a batch meanwhile would void the
