@@ -121,8 +121,10 @@ impl<S: Store> Locks<S> {
         self.going.draining.cancelled().await;
     }
 
-    /// Ends the streams that are still open.
+    /// Ends the streams that are still open. The server drains from now on, if it did not before: streams look for
+    /// their end only then.
     pub fn end_streams(&self) {
+        self.going.draining.cancel();
         self.going.gone.cancel();
     }
 

@@ -183,7 +183,7 @@ where
             let stalled = client.is_stalled();
             let event = tokio::select! {
                 biased;
-                () = &mut gone => Event::Gone,
+                () = &mut gone, if drain_sent => Event::Gone,
                 () = changed(&client, stalled) => Event::OtherDriver,
                 () = &mut timer, if !stalled => Event::TimerDue,
                 () = session.keeping.inbox().ready() => Event::Notice,

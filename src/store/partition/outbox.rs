@@ -253,8 +253,10 @@ impl Partition<Outbox> {
     ///
     /// No key is both put and gone.
     pub fn take_changes(&mut self, time: StoreTime) -> Changes {
-        let mut changes =
-            Changes { time: time.as_micros(), token: self.sequencer.counter(), put: Vec::new(), gone: Vec::new() };
+        let changed = self.journal.changed.len() + self.journal.changed_shares.len();
+        // One more for the ended requests.
+        let (put, gone) = (Vec::with_capacity(changed + 1), Vec::with_capacity(changed));
+        let mut changes = Changes { time: time.as_micros(), token: self.sequencer.counter(), put, gone };
         self.take_changed(&mut changes);
         self.take_changed_shares(&mut changes);
         self.journal.forget(time, &mut changes);

@@ -25,7 +25,7 @@ use sections::Kind;
 
 /// Records of one run of a script, at most, unless one batch alone has more: Redis does nothing else meanwhile.
 pub const CALL_RECORDS_MAX: usize = 512;
-/// Bytes of one run of a script, at most, unless one request alone has more.
+/// Bytes of the keys and records of one run of a script, at most, unless one request alone has more.
 pub const CALL_BYTES_MAX: usize = 256 * 1024;
 /// For how long, in seconds, a node keeps a piece of a snapshot that no other piece follows. A transfer that takes
 /// longer than this for one piece begins again.
@@ -74,30 +74,32 @@ pub struct Call {
 ///
 /// A number that a node cannot keep. Nothing was sent.
 pub fn calls(keys: &Keys, run_id: &str, requests: &[NodeRequest]) -> Result<Vec<Call>, NodeError> {
-    let mut calls: Vec<Call> = Vec::new();
+    let mut calls: Vec<Call> = Vec::with_capacity(1);
     let mut open: Option<Kind> = None;
     let (mut records, mut bytes) = (0, 0);
+    // Most often all go in one run.
+    let mut room = requests.iter().map(sections::arguments).sum::<usize>();
     for request in requests {
         let kind = Kind::of(request);
-        let args = sections::args(request)?;
-        let (more_records, more_bytes) = (sections::records(request), bytes_of(&args));
+        let (more_records, more_bytes) = (sections::records(request), sections::bytes(request));
         let fits = records + more_records <= CALL_RECORDS_MAX && bytes + more_bytes <= CALL_BYTES_MAX;
-        match calls.last_mut() {
-            Some(call) if open.as_ref().is_some_and(|open| open.takes(&kind)) && fits => {
-                call.script.args.extend(args);
-                sections::keys(keys, request, &mut call.script.keys);
-                call.requests += 1;
-                (records, bytes) = (records + more_records, bytes + more_bytes);
-            }
-            _ => {
-                let mut all = head(run_id, request)?;
-                all.extend(args);
-                let mut names = vec![Arg::from(keys.node())];
-                sections::keys(keys, request, &mut names);
-                let script = ScriptCall { script: script_of(request), keys: names, args: all };
-                calls.push(Call { script, requests: 1 });
-                (open, records, bytes) = (Some(kind), more_records, more_bytes);
-            }
+        if open.as_ref().is_some_and(|open| open.takes(&kind)) && fits {
+            (records, bytes) = (records + more_records, bytes + more_bytes);
+        } else {
+            let mut script = ScriptCall {
+                script: script_of(request),
+                keys: Vec::with_capacity(1 + 4 * requests.len()),
+                args: Vec::with_capacity(3 + std::mem::take(&mut room)),
+            };
+            script.keys.push(keys.node().into());
+            script.args.extend(head(run_id, request)?.into_iter().flatten());
+            calls.push(Call { script, requests: 0 });
+            (open, records, bytes) = (Some(kind), more_records, more_bytes);
+        }
+        if let Some(Call { script, requests }) = calls.last_mut() {
+            sections::args(request, &mut script.args)?;
+            sections::keys(keys, request, &mut script.keys);
+            *requests += 1;
         }
     }
     Ok(calls)
@@ -122,17 +124,17 @@ impl Call {
 }
 
 /// What each script gets before its own arguments.
-fn head(run_id: &str, request: &NodeRequest) -> Result<Vec<Arg>, NodeError> {
+fn head(run_id: &str, request: &NodeRequest) -> Result<Option<[Arg; 3]>, NodeError> {
     let (cluster, list, fresh) = match request {
         NodeRequest::OfPartition { cluster, list, fresh, .. } | NodeRequest::Heartbeat { cluster, list, fresh, .. } => {
             (cluster, list, fresh)
         }
         // It names no stamp.
         NodeRequest::Prefix { cluster, list, .. } => (cluster, list, &Stamp(0)),
-        NodeRequest::Mark(_) => return Ok(Vec::new()),
+        NodeRequest::Mark(_) => return Ok(None),
     };
     let cluster = Fields::default().id(cluster.0).number(*list)?;
-    Ok(vec![cluster.arg(), Fields::default().id(fresh.0).arg(), run_id.into()])
+    Ok(Some([cluster.arg(), Fields::default().id(fresh.0).arg(), run_id.into()]))
 }
 
 fn script_of(request: &NodeRequest) -> &'static Script {
@@ -149,10 +151,6 @@ fn script_of(request: &NodeRequest) -> &'static Script {
             Request::Classic(_) => &CLASSIC,
         },
     }
-}
-
-fn bytes_of(args: &[Arg]) -> usize {
-    args.iter().map(Arg::length).sum()
 }
 
 #[cfg(test)]

@@ -94,58 +94,79 @@ pub(super) fn keys(keys: &Keys, request: &NodeRequest, names: &mut Vec<Arg>) {
     }
 }
 
-/// The arguments of one request.
-pub(super) fn args(request: &NodeRequest) -> Result<Vec<Arg>, NodeError> {
+/// The bytes of the keys and records of a request.
+pub(super) fn bytes(request: &NodeRequest) -> usize {
+    match request {
+        NodeRequest::OfPartition { request, .. } => request.bytes(),
+        NodeRequest::Heartbeat { payload, .. } => payload.len(),
+        NodeRequest::Mark(_) | NodeRequest::Prefix { .. } => 0,
+    }
+}
+
+/// About how many arguments a request has, so that they are not moved as they become more.
+pub(super) fn arguments(request: &NodeRequest) -> usize {
+    match request {
+        NodeRequest::OfPartition { request: Request::Write { changes, .. }, .. } => {
+            5 + changes.gone.len() + 2 * changes.put.len()
+        }
+        NodeRequest::OfPartition { request: Request::Stage { piece, .. }, .. } => 1 + 2 * piece.len(),
+        NodeRequest::Heartbeat { gone, .. } => 4 + gone.len(),
+        _ => 3,
+    }
+}
+
+/// Adds the arguments of one request.
+pub(super) fn args(request: &NodeRequest, args: &mut Vec<Arg>) -> Result<(), NodeError> {
     let request = match request {
-        NodeRequest::Mark(mark) => return Ok(vec![bytes::mark(mark)?]),
+        NodeRequest::Mark(mark) => {
+            args.push(bytes::mark(mark)?);
+            return Ok(());
+        }
         NodeRequest::OfPartition { request, .. } => request,
-        NodeRequest::Prefix { prefix, .. } => return Ok(vec![Arg::from(&**prefix)]),
+        NodeRequest::Prefix { prefix, .. } => {
+            args.push(Arg::from(&**prefix));
+            return Ok(());
+        }
         NodeRequest::Heartbeat { partitions, server, payload, gone, .. } => {
-            let mut args = Vec::with_capacity(4 + gone.len());
             args.extend([Arg::Uint((*partitions).into()), Arg::from(&server.0[..]), Arg::from(&**payload)]);
             args.push(count(gone.len()));
             args.extend(gone.iter().map(|server| Arg::from(&server.0[..])));
-            return Ok(args);
+            return Ok(());
         }
     };
-    Ok(match request {
-        Request::Promise(ballot) => vec![Fields::default().ballot(ballot)?.arg()],
+    match request {
+        Request::Promise(ballot) => args.push(Fields::default().ballot(ballot)?.arg()),
         Request::Write { stamp, before, position, changes } => {
             let from = Fields::header(*stamp, &position.ballot, before)?.arg();
             let to = Fields::header(*stamp, &position.ballot, position)?.time(changes.time)?.arg();
             let (gone, put) = (changes.gone.len(), 2 * changes.put.len());
-            let mut args = Vec::with_capacity(5 + gone + put);
             args.extend([from, to, decimal(changes.token)?.into(), count(gone), count(put)]);
             args.extend(changes.gone.iter().map(Arg::from));
             args.extend(pairs(&changes.put));
-            args
         }
         Request::Read { stamp, ballot, from } => {
             let reader = Fields::default().id(stamp.0).ballot(ballot)?.arg();
             let from = if from.0.is_empty() { Arg::from("0") } else { Arg::from(&*from.0) };
-            vec![reader, from, count(PIECE_RECORDS_MAX)]
+            args.extend([reader, from, count(PIECE_RECORDS_MAX)]);
         }
         Request::Stage { piece, .. } => {
-            let mut args = Vec::with_capacity(1 + 2 * piece.len());
             args.push(STAGED_SECONDS.into());
             args.extend(pairs(piece));
-            args
         }
         Request::Admit { position, count: staged, time, token, stamp, .. } => {
             let to = Fields::header(*stamp, &position.ballot, position)?.time(*time)?.arg();
-            vec![to, decimal(*token)?.into(), count(*staged)]
+            args.extend([to, decimal(*token)?.into(), count(*staged)]);
         }
         Request::Classic(step) => {
-            let position = Fields::default().position(&step.position)?.arg();
-            let mut args = vec![position];
+            args.push(Fields::default().position(&step.position)?.arg());
             match &step.wish {
                 Wish::Look => args.push("look".into()),
                 Wish::Hold { value, ms } => args.extend(["hold".into(), Arg::from(&**value), decimal(*ms)?.into()]),
                 Wish::Drop => args.push("drop".into()),
             }
-            args
         }
-    })
+    }
+    Ok(())
 }
 
 fn pairs(records: &[(Bytes, Bytes)]) -> impl Iterator<Item = Arg> {

@@ -309,7 +309,9 @@ impl Lead {
     fn write(&mut self, now: StoreTime) {
         let seq = self.leader.write(self.locks.take_changes(self.time.at(now)));
         self.written_at = now;
-        let (held, grants) = (std::mem::take(&mut self.open), self.lane.written());
+        // As many turns may follow before the next batch.
+        let open = Vec::with_capacity(self.open.len());
+        let (held, grants) = (std::mem::replace(&mut self.open, open), self.lane.written());
         if !held.is_empty() {
             let opened_at = self.opened_at;
             self.written.push_back(Written { seq, at: now, opened_at, grants, held });
