@@ -56,7 +56,7 @@ const NOT_FOUND: &[(&str, &str, &str)] = &[
     ("admit", "to:sub(35, 59)", "only the first 24 bytes are compared"),
     ("beat", "#header <= 139", "the time in a header has more than one digit"),
     ("beat", "#header < 140", "the same"),
-    ("beat", "KEYS[3 + count + at]", "of a stranger's sequencer nothing is told"),
+    ("beat", "KEYS[3 + PARTITIONS + at]", "of a stranger's sequencer nothing is told"),
     ("prefix", "if prefix == '' then", "the twin knows no ACL: the tests of classic clients find it"),
     ("prefix", "", "the same"),
 ];

@@ -95,11 +95,13 @@ pub(super) struct LeaseMessage {
     pub(super) handed_on: u32,
 }
 
-/// Whether servers of layout 1 know all that the lease of a lock has.
+/// Whether servers of layout 1 know all that the lease of a lock has, but for the identity, which they may pass over.
 pub(super) fn is_plain(lease: &Lease) -> bool {
-    let Terms { max_hold, extra, mode, .. } = &lease.terms;
+    // Names each field, so that a new one is not forgotten.
+    let Terms { fingerprint: _, ttl: _, holder: _, metadata: _, min_token: _, max_hold, extra, mode } = &lease.terms;
     let is_known = |extra: &Extra| {
-        extra.delays.is_none() && extra.owner.is_empty() && extra.description == 0 && !extra.tell_when_wanted
+        let Extra { delays, owner, identity: _, waiters_max: _, tell_when_wanted, description } = extra;
+        delays.is_none() && owner.is_empty() && *description == 0 && !tell_when_wanted
     };
     max_hold.is_none() && *mode == Mode::Exclusive && extra.as_deref().is_none_or(is_known)
 }
