@@ -98,7 +98,7 @@ impl Wire<'_> {
         self.0.push(0);
         write(&mut Wire(self.0));
         // Its length comes before it, in one byte if it is short.
-        let mut length = self.0.len() - at - 1;
+        let mut length = (self.0.len() - at - 1) as u64;
         while length >= 0x80 {
             self.0[at] = (length & 0x7f) as u8 | 0x80;
             length >>= 7;

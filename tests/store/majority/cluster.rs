@@ -36,11 +36,11 @@ pub(crate) use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 pub(crate) use tokio::{
     task::JoinHandle,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 pub(crate) const PARTITIONS: u16 = 4;

@@ -11,8 +11,9 @@ use fencepost_proto::v1::{
 };
 use std::{
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
+use tokio::time::Instant;
 use tokio_stream::StreamExt;
 use tonic::Code;
 
