@@ -19,7 +19,7 @@ const SCRIPT: &str = include_str!("sampling.lua");
 const PERIOD: Duration = Duration::from_millis(250);
 /// A node that is stopped does not answer.
 const ANSWER_MAX: Duration = Duration::from_millis(200);
-/// How long it may take until all nodes have the same batch at once. Nobody writes but the servers, every 300 ms.
+/// How long it may take until all nodes have the same batch at once. Only servers write, with each heartbeat.
 const ALIKE_MAX: Duration = Duration::from_secs(10);
 
 /// Reads all nodes again and again. Never ends.

@@ -230,7 +230,7 @@ impl<C: NodeClient> Driver<C> {
         partitions: &impl Partitions,
     ) -> Option<Heartbeats> {
         let (mut sent, mut requests) = (Sent::new(), vec![heartbeat]);
-        // Of a node that is away, the leads would write empty batches all the time, and it would need a snapshot then.
+        // While a node is away, each try would write empty batches, until the node needed a snapshot.
         if self.is_served[node].load(Ordering::Relaxed) {
             partitions.idle_batches(node, |at, tag, request| self.add(&mut sent, &mut requests, (at, tag, request)));
         }

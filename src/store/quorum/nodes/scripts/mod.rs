@@ -81,7 +81,7 @@ pub fn calls(keys: &Keys, run_id: &str, requests: &[NodeRequest]) -> Result<Vec<
     let mut room = requests.iter().map(sections::arguments).sum::<usize>();
     for request in requests {
         let kind = Kind::of(request);
-        let (more_records, more_bytes) = (sections::records(request), sections::bytes(request));
+        let (more_records, more_bytes) = (sections::records(request), sections::content_bytes(request));
         let fits = records + more_records <= CALL_RECORDS_MAX && bytes + more_bytes <= CALL_BYTES_MAX;
         if open.as_ref().is_some_and(|open| open.takes(&kind)) && fits {
             (records, bytes) = (records + more_records, bytes + more_bytes);

@@ -95,7 +95,7 @@ pub(super) fn keys(keys: &Keys, request: &NodeRequest, names: &mut Vec<Arg>) {
 }
 
 /// The bytes of the keys and records of a request.
-pub(super) fn bytes(request: &NodeRequest) -> usize {
+pub(super) fn content_bytes(request: &NodeRequest) -> usize {
     match request {
         NodeRequest::OfPartition { request, .. } => request.bytes(),
         NodeRequest::Heartbeat { payload, .. } => payload.len(),
