@@ -1,5 +1,6 @@
 //! The driver of each node: takes requests from the partitions, sends them to the node, and passes the replies back.
 
+mod pace;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ use futures_util::{
     FutureExt,
     stream::{FuturesUnordered, StreamExt},
 };
+use pace::Pace;
 use std::{
     fmt,
     sync::{Arc, atomic::AtomicBool},
@@ -34,8 +36,6 @@ use std::{
 use tokio::sync::watch;
 use uuid::Uuid;
 
-/// Sends that may be under way to a node at a time. More would not make it faster, but batches smaller.
-const UNDER_WAY_MAX: usize = 4;
 /// Requests of one send, at most.
 const REQUESTS_PER_SEND_MAX: usize = 256;
 /// A node that refuses this store is logged so often.
@@ -94,6 +94,13 @@ struct Wake {
     submitted: AtomicUsize,
 }
 
+impl Wake {
+    /// How many commands were submitted since this was last asked.
+    fn submitted(&self) -> usize {
+        self.submitted.swap(0, Ordering::Relaxed)
+    }
+}
+
 /// What was sent, to be matched with the answers.
 type Sent<T> = Vec<(usize, T)>;
 
@@ -140,36 +147,41 @@ impl<C: NodeClient> Driver<C> {
 
     /// Ends when answers were lost: nothing is known of what the node has then.
     async fn serve_connection<P: Partitions>(&self, node: usize, partitions: &P) -> Lost {
-        let mut under_way = FuturesUnordered::new();
-        let mut first = 0;
+        let (mut under_way, mut pace, mut first) = (FuturesUnordered::new(), Pace::default(), 0);
         loop {
-            if self.wake[node].submitted.swap(0, Ordering::Relaxed) < COMMANDS_BEGUN_AT_ONCE {
+            pace.waiting += self.wake[node].submitted();
+            if pace.may_send() && pace.waiting < COMMANDS_BEGUN_AT_ONCE {
                 // Tasks that are ready submit their commands first, so that they go together.
                 tokio::task::yield_now().await;
+                pace.waiting += self.wake[node].submitted();
             }
             let mut answered = None;
-            while under_way.len() < UNDER_WAY_MAX && answered.is_none() {
+            while pace.may_send() && answered.is_none() {
                 let (sent, requests) = self.collect(node, &mut first, partitions);
                 if requests.is_empty() {
+                    // What was submitted wrote nothing.
+                    pace.waiting = 0;
                     break;
                 }
-                under_way.push(self.send(node, sent, requests, partitions));
+                let size = pace.sends();
+                under_way.push(self.send(node, sent, requests, partitions).map(|done| (size, done)));
                 // Sends it, before anything else is sent.
                 answered = under_way.next().now_or_never().flatten();
             }
-            let answered = match answered {
+            let (size, done) = match answered {
                 Some(answered) => answered,
                 None => tokio::select! {
                     Some(answered) = under_way.next() => answered,
-                    () = self.wake[node].notify.notified(), if under_way.len() < UNDER_WAY_MAX => continue,
-                    () = self.heartbeat_lost[node].notified(), if under_way.is_empty() => {
+                    () = self.wake[node].notify.notified(), if pace.has_room() => continue,
+                    () = self.heartbeat_lost[node].notified(), if pace.is_idle() => {
                         return Lost("a heartbeat was lost".to_owned());
                     }
                 },
             };
-            if let Err(lost) = answered {
+            if let Err(lost) = done {
                 return lost;
             }
+            pace.answered(size);
         }
     }
 

@@ -32,10 +32,11 @@ impl<C: NodeClient> QuorumStore<C> {
             match Parcel::decode(&bytes) {
                 Ok(Parcel { from, frames }) => {
                     self.delivery.transport.came_through(node, from);
+                    let forwarded = frames.iter().filter(|frame| matches!(frame, Frame::Forward { .. })).count();
                     for frame in frames {
                         self.take(from, frame);
                     }
-                    self.driver.wake_all();
+                    self.driver.submitted(forwarded);
                 }
                 Err(why) => tracing::warn!(%why, "dropped an unreadable message from another server"),
             }

@@ -10,7 +10,11 @@ use crate::{
     sync::Mutex,
 };
 use futures_util::FutureExt as _;
-use std::{collections::VecDeque, pin::pin};
+use pace::UNDER_WAY_MAX;
+use std::{
+    collections::VecDeque,
+    pin::{Pin, pin},
+};
 use tokio::sync::Semaphore;
 
 /// A node that answers what it was asked when it may.
@@ -145,6 +149,44 @@ async fn so_many_sends_are_under_way_and_no_more() {
     run(&driver, &queues).await;
     assert_eq!(driver.client.asked.lock().len(), UNDER_WAY_MAX);
     assert!(queues.answered.lock().is_empty());
+}
+
+/// Submits one command, which needs one request, and lets the driver do all that it can. Returns how many requests each
+/// send so far had.
+async fn submit(
+    driver: &Driver<Scripted>,
+    queues: &Queues,
+    mut serving: Pin<&mut impl Future<Output = ()>>,
+) -> Vec<usize> {
+    queues.requests.lock()[0].push_back((0, Request::Promise(Ballot::default())));
+    driver.submitted(1);
+    for _ in 0..10 {
+        assert!(serving.as_mut().now_or_never().is_none(), "it never ends");
+        tokio::task::yield_now().await;
+    }
+    driver.client.asked.lock().iter().map(Vec::len).collect()
+}
+
+#[tokio::test]
+async fn commands_wait_until_they_are_half_as_many_as_those_under_way_or_one_of_these_is_answered() {
+    let (driver, queues) = (driver(done, 0), queues([0, 0]));
+    let mut serving = pin!(driver.serve(0, &queues));
+    assert_eq!(submit(&driver, &queues, serving.as_mut()).await, [1], "a command that comes alone waits for none");
+    assert_eq!(submit(&driver, &queues, serving.as_mut()).await, [1, 1], "one for one");
+    assert_eq!(submit(&driver, &queues, serving.as_mut()).await, [1, 1, 1], "one for two");
+    assert_eq!(submit(&driver, &queues, serving.as_mut()).await, [1, 1, 1], "one for three");
+    driver.client.may_answer.add_permits(1);
+    assert_eq!(submit(&driver, &queues, serving.as_mut()).await, [1, 1, 1, 2], "two for two");
+}
+
+#[tokio::test]
+async fn commands_that_write_nothing_hold_up_none() {
+    let (driver, queues) = (driver(done, 0), queues([0, 0]));
+    let mut serving = pin!(driver.serve(0, &queues));
+    driver.submitted(100);
+    assert!(serving.as_mut().now_or_never().is_none());
+    assert_eq!(submit(&driver, &queues, serving.as_mut()).await, [1]);
+    assert_eq!(submit(&driver, &queues, serving.as_mut()).await, [1, 1], "one for one");
 }
 
 #[tokio::test]
