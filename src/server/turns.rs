@@ -7,6 +7,12 @@
 //! messages have arrived needs none, so it does not wait, however long the line is.
 //!
 //! No client can keep a place: the turn gives it back, and so does each call when it has been polled once.
+//!
+//! A connection on which a response has begun, and others are awaited, lets the tasks that are ready run before its
+//! turn. When the store answers many calls at once, tokio would run the connection after the first of them, because it
+//! was woken last, and each response would go in a write of its own: 2.3 system calls for a pair of calls, in place of
+//! 0.55. So they go together. What has arrived is read at once: a call that was cancelled before another client
+//! released the lock is not to get it. A response that is alone, and a session, are written at once, too.
 
 use parking_lot::Mutex;
 use pin_project_lite::pin_project;
@@ -46,7 +52,14 @@ impl Turns {
     /// The turn of a new connection.
     pub(super) fn turn(&self) -> Arc<Turn> {
         let places = self.0.clone();
-        Arc::new(Turn { places, bytes: AtomicUsize::new(0), is_cut: AtomicBool::new(false), place: Mutex::new(None) })
+        Arc::new(Turn {
+            places,
+            bytes: AtomicUsize::new(0),
+            is_cut: AtomicBool::new(false),
+            place: Mutex::new(None),
+            unanswered: AtomicUsize::new(0),
+            has_answered: AtomicBool::new(false),
+        })
     }
 }
 
@@ -61,6 +74,10 @@ pub(super) struct Turn {
     /// It has to wait for a place to read on.
     is_cut: AtomicBool,
     place: Mutex<Option<Place>>,
+    /// Calls whose responses have not begun.
+    unanswered: AtomicUsize,
+    /// A response has begun since the last turn.
+    has_answered: AtomicBool,
 }
 
 impl Turn {
@@ -70,16 +87,24 @@ impl Turn {
     }
 
     /// A call that begins in this turn.
-    pub(super) fn begins<F: Future>(&self, call: F) -> Begun<F> {
-        Begun { call, place: self.place.lock().clone() }
+    pub(super) fn begins<F: Future>(self: &Arc<Self>, call: F) -> Begun<F> {
+        self.unanswered.fetch_add(1, Relaxed);
+        Begun { call, place: self.place.lock().clone(), _unanswered: Unanswered(self.clone()) }
     }
 
     /// The future of the connection, polled in its turns.
     pub(super) fn serves<F: Future>(self: &Arc<Self>, serving: F) -> InTurns<F> {
-        InTurns { serving, turn: self.clone(), places: PollSemaphore::new(self.places.clone()) }
+        let places = PollSemaphore::new(self.places.clone());
+        InTurns { serving, turn: self.clone(), places, has_let_others: false }
+    }
+
+    /// Whether responses may follow the one that has begun.
+    fn expects_responses(&self) -> bool {
+        self.has_answered.load(Relaxed) && self.unanswered.load(Relaxed) > 0
     }
 
     fn start(&self, place: Option<OwnedSemaphorePermit>) {
+        self.has_answered.store(false, Relaxed);
         self.bytes.store(if place.is_some() { READ_MAX } else { READ_FREE }, Relaxed);
         self.is_cut.store(false, Relaxed);
         *self.place.lock() = place.map(Arc::new);
@@ -115,6 +140,8 @@ pin_project! {
         serving: F,
         turn: Arc<Turn>,
         places: PollSemaphore,
+        // It has let the tasks that are ready run, so now it is its turn.
+        has_let_others: bool,
     }
 }
 
@@ -123,6 +150,12 @@ impl<F: Future> Future for InTurns<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
+        *this.has_let_others = !*this.has_let_others && this.turn.expects_responses();
+        if *this.has_let_others {
+            // Tokio puts a task that wakes itself behind all that are ready.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let is_cut = this.turn.is_cut.load(Relaxed);
         this.turn.start(if is_cut { ready!(this.places.poll_acquire(context)) } else { None });
         let served = this.serving.poll(context);
@@ -140,6 +173,17 @@ pin_project! {
         #[pin]
         call: F,
         place: Option<Place>,
+        _unanswered: Unanswered,
+    }
+}
+
+/// A call whose response has not begun. Dropped, it has, or there will be none.
+struct Unanswered(Arc<Turn>);
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        self.0.unanswered.fetch_sub(1, Relaxed);
+        self.0.has_answered.store(true, Relaxed);
     }
 }
 
@@ -204,7 +248,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ReadInTurns<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures_util::FutureExt;
+    use futures_util::{FutureExt, task::AtomicWaker};
     use std::future::{pending, poll_fn};
 
     #[tokio::test]
@@ -252,5 +296,79 @@ mod tests {
         assert!(serve.as_mut().now_or_never().is_none());
         drop(serve);
         assert_eq!(room, [READ_FREE, READ_MAX]);
+    }
+
+    /// Has a task serve a connection with so many calls, of which `answered` are answered at once. Returns how many
+    /// responses each of its turns found.
+    async fn turns_of(calls: usize, answered: usize) -> Vec<usize> {
+        let turn = Turns(Arc::new(Semaphore::new(1))).turn();
+        let (responses, connection) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicWaker::new()));
+        let (answer, _) = tokio::sync::broadcast::channel::<()>(1);
+        for call in 0..calls {
+            let (responses, connection, mut answers) = (responses.clone(), connection.clone(), answer.subscribe());
+            let begun = turn.begins(async move {
+                if call >= answered {
+                    pending::<()>().await;
+                }
+                assert!(answers.recv().await.is_ok());
+            });
+            // As hyper does: the response wakes the connection when the call has ended.
+            tokio::spawn(async move {
+                begun.await;
+                responses.fetch_add(1, Relaxed);
+                connection.wake();
+            });
+        }
+        let (found, turns) = (responses.clone(), Arc::new(Mutex::new(Vec::new())));
+        let (noted, waker) = (turns.clone(), connection.clone());
+        let serving = turn.serves(poll_fn(move |context| {
+            waker.register(context.waker());
+            noted.lock().push(found.swap(0, Relaxed));
+            Poll::<()>::Pending
+        }));
+        let task = tokio::spawn(serving);
+        let settled = || async {
+            for _ in 0..4 * calls {
+                tokio::task::yield_now().await;
+            }
+        };
+        settled().await;
+        turns.lock().clear();
+        assert!(answer.send(()).is_ok());
+        settled().await;
+        task.abort();
+        let turns = turns.lock();
+        turns.clone()
+    }
+
+    /// On a worker, because only that runs the task first that was woken last.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn responses_that_are_ready_together_have_one_turn() {
+        for (calls, answered) in [(8, 8), (8, 3), (1, 1)] {
+            assert_eq!(tokio::spawn(turns_of(calls, answered)).await.ok(), Some(vec![answered]));
+        }
+    }
+
+    #[tokio::test]
+    async fn only_a_connection_that_has_answered_one_call_of_several_lets_others_go_first() {
+        let turn = Turns(Arc::new(Semaphore::new(1))).turn();
+        let turns = AtomicUsize::new(0);
+        let mut serve = Box::pin(turn.serves(poll_fn(|_| {
+            turns.fetch_add(1, Relaxed);
+            Poll::<()>::Pending
+        })));
+        let mut has_turn = || {
+            assert!(serve.as_mut().now_or_never().is_none());
+            turns.swap(0, Relaxed) == 1
+        };
+        let [one, other, last] = [(); 3].map(|()| turn.begins(pending::<()>()));
+        assert!(has_turn() && has_turn(), "what arrives is read at once");
+        drop(one);
+        assert!(!has_turn(), "the other responses may be ready");
+        assert!(has_turn() && has_turn(), "they are not");
+        drop(other);
+        assert!(!has_turn());
+        drop(last);
+        assert!(has_turn() && has_turn(), "no other response is awaited");
     }
 }
