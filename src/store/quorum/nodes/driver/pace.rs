@@ -4,7 +4,8 @@
 //! command. A server that sent each command as it came would spend most of the time of both on that, as soon as several
 //! sends are under way. So a further send has at least half as many commands as all that are under way have together
 //! (Nagle's rule, RFC 896, with a bound that grows). A command that comes alone is sent at once. Under load three sends
-//! are under way, so that the node always has one to work on. A command waits until one of them is answered, at most.
+//! are under way, so that the node always has one to work on. A command waits until all of them are answered, at most:
+//! one round trip.
 
 /// Sends that may be under way to a node at a time.
 pub(super) const UNDER_WAY_MAX: usize = 4;
