@@ -6,13 +6,26 @@ use hashbrown::{DefaultHashBuilder, HashTable, hash_table::Entry};
 use std::hash::BuildHasher;
 
 /// Finds entries by their numbers. A lock that is taken a thousand times a second has ten thousand of them, which are
-/// looked at in any order: so the ids are in the entries alone, and what is kept here is as small as it can be.
+/// looked at in any order: so the ids are in the entries alone, and what is kept here is small.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     /// Seeded: clients choose the ids of their requests.
     hasher: DefaultHashBuilder,
     /// By request, and by lease.
-    numbers: [HashTable<u32>; 2],
+    numbers: [HashTable<Numbered>; 2],
+}
+
+/// The number of an entry, and half of its key's hash. So a table that grows reads no entry: most entries are in no
+/// cache any more.
+#[derive(Clone, Copy, Debug)]
+struct Numbered {
+    number: u32,
+    hash: u32,
+}
+
+/// The hash for a table, which uses the highest bits and the lowest.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash) << u32::BITS | u64::from(hash)
 }
 
 /// What an entry is found by.
@@ -42,9 +55,9 @@ impl Key {
         }
     }
 
-    fn hash(self, hasher: &DefaultHashBuilder) -> u64 {
+    fn hash(self, hasher: &DefaultHashBuilder) -> u32 {
         let (Self::Request(RequestId(id)) | Self::Lease(LeaseId(id))) = self;
-        hasher.hash_one(id.as_u128())
+        u32::try_from(hasher.hash_one(id.as_u128()) >> u32::BITS).unwrap_or_default()
     }
 }
 
@@ -55,19 +68,19 @@ fn keys(ended: &Ended) -> impl Iterator<Item = Key> + use<> {
 impl Index {
     /// The entry with this key that was added last.
     pub(super) fn find<'a>(&self, key: Key, entry: impl Fn(u32) -> Option<&'a Ended>) -> Option<&'a Ended> {
-        let is = |number: &u32| entry(*number).is_some_and(|ended| key.is_of(ended));
-        self.numbers[key.index()].find(key.hash(&self.hasher), is).and_then(|number| entry(*number))
+        let hash = key.hash(&self.hasher);
+        let is = |it: &Numbered| it.hash == hash && entry(it.number).is_some_and(|ended| key.is_of(ended));
+        self.numbers[key.index()].find(spread(hash), is).and_then(|it| entry(it.number))
     }
 
     pub(super) fn add<'a>(&mut self, ended: &Ended, number: u32, entry: impl Fn(u32) -> Option<&'a Ended>) {
         let Self { hasher, numbers } = self;
         for key in keys(ended) {
-            let is = |number: &u32| entry(*number).is_some_and(|other| key.is_of(other));
-            let rehash =
-                |number: &u32| entry(*number).and_then(|other| key.alike(other)).map_or(0, |key| key.hash(hasher));
-            match numbers[key.index()].entry(key.hash(hasher), is, rehash) {
-                Entry::Occupied(mut found) => *found.get_mut() = number,
-                Entry::Vacant(free) => _ = free.insert(number),
+            let hash = key.hash(hasher);
+            let is = |it: &Numbered| it.hash == hash && entry(it.number).is_some_and(|other| key.is_of(other));
+            match numbers[key.index()].entry(spread(hash), is, |it| spread(it.hash)) {
+                Entry::Occupied(mut found) => found.get_mut().number = number,
+                Entry::Vacant(free) => _ = free.insert(Numbered { number, hash }),
             }
         }
     }
@@ -76,7 +89,7 @@ impl Index {
     pub(super) fn remove(&mut self, ended: &Ended, number: u32) {
         for key in keys(ended) {
             let hash = key.hash(&self.hasher);
-            if let Ok(found) = self.numbers[key.index()].find_entry(hash, |other| *other == number) {
+            if let Ok(found) = self.numbers[key.index()].find_entry(spread(hash), |other| other.number == number) {
                 found.remove();
             }
         }
