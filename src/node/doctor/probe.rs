@@ -5,6 +5,7 @@ use crate::node::{RedisUrl, dial::Dialer, handshake, pushes, reply::connect_erro
 use deadpool_redis::redis::{
     self, Cmd, ErrorKind, FromRedisValue, RedisError, ServerErrorKind, Value, aio::MultiplexedConnection,
 };
+use futures_util::future::{try_join_all, try_join3};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The settings that are judged.
@@ -52,50 +53,52 @@ impl Probe {
     }
 
     /// Gathers all facts.
-    pub async fn gather(&mut self) -> Result<Facts, String> {
+    pub async fn gather(&self) -> Result<Facts, String> {
         let scripts = self.may_run_scripts().await?;
         self.gather_the_rest(scripts).await
     }
 
     /// Gathers the facts where scripts run already: a connection that loses the right to run them is closed by the
     /// first script that is refused.
-    pub async fn gather_again(&mut self) -> Result<Facts, String> {
+    pub async fn gather_again(&self) -> Result<Facts, String> {
         self.gather_the_rest(Ok(())).await
     }
 
-    /// Asks one question: a command and its arguments.
-    pub async fn ask<T: FromRedisValue>(&mut self, question: &[&str]) -> Result<Result<T, String>, String> {
-        let mut command = Cmd::new();
+    /// Asks one question: a command and its arguments. Questions that are polled together take one round trip.
+    pub fn ask<T: FromRedisValue>(
+        &self,
+        question: &[&str],
+    ) -> impl Future<Output = Result<Result<T, String>, String>> + use<T> {
+        let (mut connection, mut command) = (self.connection.clone(), Cmd::new());
         command.arg(question);
-        match self.connection.send_packed_command(&command).await.and_then(Value::extract_error) {
-            Ok(value) => Ok(redis::from_redis_value(value).map_err(|error| format!("unexpected answer: {error}"))),
-            Err(error) => refusal(&error).map(Err),
-        }
-    }
-
-    async fn gather_the_rest(&mut self, scripts: Result<(), String>) -> Result<Facts, String> {
-        let clock = self.ask::<Value>(&["TIME"]).await?.map(drop);
-        let info = self.ask(&["INFO"]).await?;
-        let mut settings = Ok(BTreeMap::new());
-        for name in SETTINGS {
-            // One at a time: a Redis that does not know one of them still tells the others.
-            let values = self.ask::<BTreeMap<String, String>>(&["CONFIG", "GET", name]).await?;
-            match (values, &mut settings) {
-                (Ok(pairs), Ok(known)) => known.extend(pairs),
-                (Err(why), known) => {
-                    *known = Err(why);
-                    break;
-                }
-                (Ok(_), Err(_)) => {}
+        async move {
+            match connection.send_packed_command(&command).await.and_then(Value::extract_error) {
+                Ok(value) => Ok(redis::from_redis_value(value).map_err(|error| format!("unexpected answer: {error}"))),
+                Err(error) => refusal(&error).map(Err),
             }
         }
-        let (address, in_cluster) = (self.address.as_ref().to_owned(), self.in_cluster);
-        Ok(Facts { address, in_cluster, keeps_ttls: false, info, settings, scripts, clock })
     }
 
-    async fn may_run_scripts(&mut self) -> Result<Result<(), String>, String> {
-        match self.connection.send_packed_command(&handshake::run_unknown_script()).await.and_then(Value::extract_error)
-        {
+    async fn gather_the_rest(&self, scripts: Result<(), String>) -> Result<Facts, String> {
+        // A question for each setting: a Redis that does not know one of them still tells the others.
+        let setting = async |name| self.ask::<BTreeMap<String, String>>(&["CONFIG", "GET", name]).await;
+        let settings = try_join_all(SETTINGS.map(setting));
+        let (clock, info, settings) = try_join3(self.ask::<Value>(&["TIME"]), self.ask(&["INFO"]), settings).await?;
+        let settings = settings.into_iter().collect::<Result<Vec<_>, _>>();
+        Ok(Facts {
+            address: self.address.as_ref().to_owned(),
+            in_cluster: self.in_cluster,
+            keeps_ttls: false,
+            info,
+            settings: settings.map(|settings| settings.into_iter().flatten().collect()),
+            scripts,
+            clock: clock.map(drop),
+        })
+    }
+
+    async fn may_run_scripts(&self) -> Result<Result<(), String>, String> {
+        let asked = handshake::run_unknown_script();
+        match self.connection.clone().send_packed_command(&asked).await.and_then(Value::extract_error) {
             Ok(_) => Ok(Ok(())),
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => Ok(Ok(())),
             Err(error) => refusal(&error).map(Err),

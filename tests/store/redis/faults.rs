@@ -1,8 +1,10 @@
 //! Faults of Redis: it is down, paused, out of memory, read-only, or loses its data.
 
 use crate::{
+    make_store,
+    proxy::Proxy,
     redis_server::Redis,
-    server_on, serving, start_on,
+    server_on, serving, start_on, start_on_url,
     stream::{Stream, attachment},
     support::{Lock, acquire_request, assert_refused, only, until, waiting_request, within},
 };
@@ -28,6 +30,19 @@ async fn a_server_starts_without_redis_and_serves_when_redis_is_up() {
     let status = assert_refused(refused, Code::Unavailable, "STORE_UNAVAILABLE");
     assert!(status.get_details_retry_info().unwrap().retry_delay.is_some());
     redis.restart(false);
+    serving(&server, true).await;
+    server.client().acquire_lease(acquire_request("a", TTL)).await;
+}
+
+/// The examination of Redis asked its 18 questions one by one, and had 2 s: a server of a distant Redis never served.
+/// Found by an attack from outside.
+#[tokio::test]
+async fn a_server_of_a_distant_redis_serves() {
+    let redis = Redis::start(&[]);
+    make_store(&redis);
+    let proxy = Proxy::slow(Duration::from_millis(250), redis.port).await;
+    proxy.open();
+    let server = start_on_url(proxy.url()).await;
     serving(&server, true).await;
     server.client().acquire_lease(acquire_request("a", TTL)).await;
 }

@@ -129,7 +129,8 @@ impl RedisNodes {
     /// Whether this Redis may be used; nothing, if it cannot be asked now. Logs what is found, and notes why not.
     async fn is_fit(&self, it: &RedisNode, connection: &Connection) -> Option<bool> {
         let is_only = self.nodes.len() == 1;
-        let findings = doctor::examine_again(connection.probe(), &self.keys, is_only, self.shares).await.ok()?;
+        let examined = Box::pin(doctor::examine_again(connection.probe(), &self.keys, is_only, self.shares));
+        let findings = examined.await.ok()?;
         let findings = of_primary(findings);
         let demands = Demands { allows_eviction: self.allows_eviction };
         let news = it.logged.news(connection.incarnation(), &findings);

@@ -14,31 +14,33 @@ pub(crate) const LAYOUT: &str = "layout";
 /// Checks a node over a connection of its own, and changes nothing. `is_only`: the store has no other one. The error
 /// says why it cannot be reached and what to do.
 pub async fn examine(url: &RedisUrl, keys: &Keys, is_only: bool) -> Result<Vec<Finding>, String> {
-    let mut probe = Probe::connect(url).await?;
+    let probe = Probe::connect(url).await?;
     let facts = probe.gather().await?;
-    judge(&mut probe, facts, keys, is_only).await
+    judge(&probe, facts, keys, is_only).await
 }
 
 /// The same for a node to which this is a connection, and which runs scripts. `shares`: its locks are to be shared with
 /// classic clients, also if the node does not know that yet.
 pub(super) async fn examine_again(
-    mut probe: Probe,
+    probe: Probe,
     keys: &Keys,
     is_only: bool,
     shares: bool,
 ) -> Result<Vec<Finding>, String> {
     let facts = probe.gather_again().await?;
-    judge(&mut probe, Facts { keeps_ttls: shares, ..facts }, keys, is_only).await
+    judge(&probe, Facts { keeps_ttls: shares, ..facts }, keys, is_only).await
 }
 
-async fn judge(probe: &mut Probe, facts: Facts, keys: &Keys, is_only: bool) -> Result<Vec<Finding>, String> {
+async fn judge(probe: &Probe, facts: Facts, keys: &Keys, is_only: bool) -> Result<Vec<Finding>, String> {
     // The keys of the first partition and of the cluster. No server has this name.
-    let read = probe.ask::<Value>(&["STRLEN", &keys.header(0)]).await?;
-    let written = probe.ask::<Value>(&["HDEL", &keys.servers(), "doctor"]).await?;
-    let sent = probe.ask::<Value>(&[probe.publish(), &format!("{}doctor", keys.channels()), ""]).await?;
-    let earlier = layout::earlier(probe, keys).await?;
-    let mark = probe.ask::<Vec<u8>>(&["GETRANGE", &keys.node(), "0", "15"]).await?;
-    let prefix = probe.ask::<Option<Vec<u8>>>(&["GET", &keys.classic()]).await?;
+    let (read, written, sent, earlier, mark, prefix) = tokio::try_join!(
+        probe.ask::<Value>(&["STRLEN", &keys.header(0)]),
+        probe.ask::<Value>(&["HDEL", &keys.servers(), "doctor"]),
+        probe.ask::<Value>(&[probe.publish(), &format!("{}doctor", keys.channels()), ""]),
+        layout::earlier(probe, keys),
+        probe.ask::<Vec<u8>>(&["GETRANGE", &keys.node(), "0", "15"]),
+        probe.ask::<Option<Vec<u8>>>(&["GET", &keys.classic()]),
+    )?;
     let layout = layout_of(earlier, mark.ok().and_then(|mark| mark.try_into().ok()).map(u128::from_be_bytes));
     let classic = prefix.as_ref().ok().and_then(|prefix| classic(prefix.as_deref()?, &keys.classic()));
     let facts = Facts { keeps_ttls: facts.keeps_ttls || classic.is_some(), ..facts };

@@ -3,6 +3,7 @@
 
 use super::{client::Lost, keys::Keys};
 use crate::{domain::limits::STORE_PREFIX_DEFAULT, node::Connection, node::doctor::Probe};
+use futures_util::future::try_join;
 
 /// Where versions before the layout with a name kept what a node knows of its cluster.
 const EARLIER_NODE: &str = "fp:q:node";
@@ -12,12 +13,13 @@ const EARLIER_META: &str = "fp:meta";
 const GUARD: &str = "fencepost layout~~~~~~2";
 
 /// The key of an earlier version that has locks at this node, if there is any. The outer error: no answer.
-pub(super) async fn earlier(probe: &mut Probe, keys: &Keys) -> Result<Option<&'static str>, String> {
+pub(super) async fn earlier(probe: &Probe, keys: &Keys) -> Result<Option<&'static str>, String> {
     if !is_shared(probe, keys) {
         return Ok(None);
     }
-    let meta = probe.ask::<u64>(&["EXISTS", EARLIER_META]).await?;
-    let node = probe.ask::<Option<Vec<u8>>>(&["GET", EARLIER_NODE]).await?;
+    let (meta, node) =
+        try_join(probe.ask::<u64>(&["EXISTS", EARLIER_META]), probe.ask::<Option<Vec<u8>>>(&["GET", EARLIER_NODE]))
+            .await?;
     // What this user may not read, no server with this user has written.
     let is_other = |node: &Option<Vec<u8>>| node.as_ref().is_some_and(|node| node != GUARD.as_bytes());
     let found = if meta == Ok(1) { Some(EARLIER_META) } else { None };
@@ -26,8 +28,8 @@ pub(super) async fn earlier(probe: &mut Probe, keys: &Keys) -> Result<Option<&'s
 
 /// Keeps earlier versions away from the node, before it is told its cluster. Dropped, it may have done so.
 pub(super) async fn claim(connection: &Connection, keys: &Keys) -> Result<(), Lost> {
-    let mut probe = connection.probe();
-    if let Some(key) = earlier(&mut probe, keys).await.map_err(Lost)? {
+    let probe = connection.probe();
+    if let Some(key) = earlier(&probe, keys).await.map_err(Lost)? {
         return Err(Lost(format!(
             "locks of an earlier version of Fencepost are here ({key}), which this version cannot read: see fencepost \
              doctor"
