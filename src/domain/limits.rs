@@ -70,6 +70,9 @@ pub const COMMAND_WINDOW: Duration = Duration::from_millis(500);
 /// How long a caller waits for a majority of the nodes, or for a leader. After that the outcome is unknown, or nothing
 /// was done. Long enough for a node's connection to be replaced meanwhile.
 pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
+/// For how long one of several nodes may leave a parcel for another server without a reply, before the next parcels go
+/// through another node.
+pub const PARCEL_REPLY_MAX: Duration = Duration::from_millis(100);
 /// How far above the clock a sequencer begins whose store may have forgotten grants.
 pub const TOKEN_SKIP: Duration = Duration::from_secs(60);
 /// Tokens stay below this (2^53), so that a double, and with it Lua and JSON, holds them exactly.

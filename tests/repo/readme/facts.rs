@@ -161,6 +161,7 @@ fn the_limits_are_those_of_the_code() {
         ),
         ("answer to a command, from Redis or from the server that leads the lock", span(limits::ANSWER_TIME_MAX)),
         ("reply of one Redis to what it is sent", span(RESPONSE_TIMEOUT)),
+        ("reply of one of several Redis servers to a message for another server", span(limits::PARCEL_REPLY_MAX)),
         ("way of a command to the server that leads the lock", span(limits::COMMAND_WINDOW)),
     ];
     let rows = rows(&Page::read("docs/operating/limits.md"), "Limit");

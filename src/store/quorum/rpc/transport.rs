@@ -9,10 +9,10 @@ mod tests;
 
 use super::messages::{Done, Frame, HEARTBEAT_PERIOD, Refusal, Work, parcels};
 use crate::{
-    domain::{ids::ReplicaId, time::StoreTime},
+    domain::{ids::ReplicaId, limits::PARCEL_REPLY_MAX, time::StoreTime},
     store::{
         Notice,
-        lateness::Shed,
+        lateness::{AGE_MAX, Shed},
         quorum::{
             nodes::client::NodeClient,
             paxos::ballot::{LeadId, ServerId},
@@ -24,8 +24,16 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use hashbrown::HashMap;
 use outgoing::{Delivery, Outgoing};
 use std::collections::{BTreeMap, BTreeSet};
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout},
+};
 use uuid::Uuid;
+
+const _: () = assert!(
+    PARCEL_REPLY_MAX.as_millis() <= AGE_MAX.as_millis(),
+    "a silent node does not hold up an acquire until it is refused"
+);
 
 /// What a leader replied, and the partition's time then.
 pub(crate) type Replied = (StoreTime, Result<Done, Refusal>);
@@ -315,11 +323,13 @@ impl Transport {
     async fn deliver_one(&self, to: ServerId, parcel: &[u8], client: &impl NodeClient, nodes: usize) -> bool {
         let first = self.ways.lock().get(&to).copied().unwrap_or(0);
         for node in (0..nodes).map(|step| (first + step) % nodes) {
-            match client.publish(node, to, parcel.to_vec()).await {
-                Ok(true) => return true,
-                Ok(false) => {}
+            let published = client.publish(node, to, parcel.to_vec());
+            let published = if nodes == 1 { Ok(published.await) } else { timeout(PARCEL_REPLY_MAX, published).await };
+            match published {
+                Ok(Ok(true)) => return true,
+                Ok(Ok(false)) => {}
                 // It may have arrived, so it is not sent again. The next ones go through another node.
-                Err(_) => {
+                Ok(Err(_)) | Err(_) => {
                     self.ways.lock().insert(to, (node + 1) % nodes);
                     return true;
                 }

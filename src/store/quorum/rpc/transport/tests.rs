@@ -5,12 +5,20 @@ use crate::domain::{
     lease::Terms,
     name::{Holder, LockName, Metadata},
 };
-use crate::store::{
-    lateness::{AGE_MAX, LATE_MAX, Shed},
-    quorum::{paxos::ballot::Ballot, rpc::messages::LIST_MAX},
+use crate::{
+    node::Pushes,
+    store::{
+        lateness::{AGE_MAX, LATE_MAX, Shed},
+        quorum::{
+            nodes::client::{Answers, Lost},
+            paxos::{ballot::Ballot, node::NodeRequest},
+            rpc::messages::LIST_MAX,
+        },
+    },
 };
 use futures_util::FutureExt;
 use std::time::Duration;
+use tokio::sync::mpsc;
 
 const ONE: ServerId = ServerId([1; 12]);
 
@@ -165,4 +173,50 @@ async fn acquires_that_waited_for_too_long_are_refused_and_not_sent() {
     let _unheard = begun(1);
     tokio::time::advance(Duration::from_secs(1)).await;
     assert!(delivery(&it).is_empty(), "its caller has given up");
+}
+
+/// Nodes of which the first answers nothing, and where parcels go.
+struct FirstIsSilent(mpsc::UnboundedSender<usize>);
+
+impl NodeClient for FirstIsSilent {
+    async fn send(&self, _: usize, _: Vec<NodeRequest>) -> Result<Answers, Lost> {
+        panic!("there are parcels alone")
+    }
+
+    async fn up(&self, _: usize) {}
+
+    async fn wall_clock(&self, _: usize) -> Option<u64> {
+        None
+    }
+
+    async fn publish(&self, node: usize, _: ServerId, _: Vec<u8>) -> Result<bool, Lost> {
+        self.0.send(node).map_err(|closed| Lost(closed.to_string()))?;
+        if node == 0 { std::future::pending().await } else { Ok(true) }
+    }
+
+    fn listen(&self, _: usize, _: ServerId) -> Pushes {
+        panic!("no parcel comes")
+    }
+}
+
+/// A node whose process is stopped answers nothing, and its connections stay open. Found by an attack from outside: all
+/// commands that were forwarded waited for half a second.
+#[tokio::test(start_paused = true)]
+async fn a_silent_node_does_not_hold_up_the_next_parcels() {
+    let (sent, mut through) = mpsc::unbounded_channel();
+    let (it, nodes) = (Transport::new(), FirstIsSilent(sent));
+    let began = Instant::now();
+    let sends = async {
+        it.notify(ONE, hint());
+        assert_eq!(through.recv().await, Some(0));
+        it.notify(ONE, hint());
+        assert_eq!(through.recv().await, Some(1));
+        assert!(began.elapsed() <= AGE_MAX + LATE_MAX, "{:?}", began.elapsed());
+        it.notify(ONE, hint());
+        assert_eq!(through.recv().await, Some(1), "it goes on through that one");
+    };
+    tokio::select! {
+        () = it.run(ONE, &nodes, 3) => {}
+        () = sends => {}
+    }
 }
