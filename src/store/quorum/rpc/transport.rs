@@ -258,8 +258,8 @@ impl Transport {
         self.watching.lock().remove(&server);
     }
 
-    /// Sends what there is. Never ends. One parcel at a time to each server, so that they arrive in order, and what
-    /// comes meanwhile goes together.
+    /// Sends what there is. Never ends. One parcel at a time to each server, so that they arrive in order while the
+    /// nodes answer, and what comes meanwhile goes together.
     pub(crate) async fn run(&self, me: ServerId, client: &impl NodeClient, nodes: usize) {
         let mut under_way = FuturesUnordered::new();
         let mut busy = BTreeSet::new();

@@ -1,11 +1,11 @@
 use super::*;
-use crate::domain::{
-    command::{Acquire, Candidate, Command},
-    ids::{Call, CallId, GrantId, LeaseId, RequestId},
-    lease::Terms,
-    name::{Holder, LockName, Metadata},
-};
 use crate::{
+    domain::{
+        command::{Acquire, Candidate, Command},
+        ids::{Call, CallId, GrantId, LeaseId, RequestId},
+        lease::Terms,
+        name::{Holder, LockName, Metadata},
+    },
     node::Pushes,
     store::{
         lateness::{AGE_MAX, LATE_MAX, Shed},
