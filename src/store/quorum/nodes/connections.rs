@@ -71,7 +71,9 @@ impl RedisNode {
         match self.node.connection(0) {
             Err(NodeError::Unavailable(why)) => Lost(why),
             Err(why) => why.into(),
-            Ok(_) => Lost("the connection to the node was closed".to_owned()),
+            Ok(_) => {
+                Lost("it has not answered all questions about its settings yet: it or the network is slow".to_owned())
+            }
         }
     }
 }

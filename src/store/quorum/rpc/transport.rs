@@ -66,6 +66,15 @@ struct NotForwarded {
     full: AtomicU64,
 }
 
+/// Notices that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// How many of the first ones are not to be delivered.
+    pub(crate) outdated: usize,
+    /// Some before them are missing.
+    pub(crate) is_missing: bool,
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Received {
     notices: u64,
@@ -222,13 +231,15 @@ impl Transport {
         self.outgoing.lock().notices()
     }
 
-    /// Takes notices. True if some before them are missing.
-    pub(crate) fn received(&self, from: ServerId, first: u64, count: usize) -> bool {
+    /// Takes notices. The first ones of them are not to be delivered if newer ones came before them, through another
+    /// node: they count as missing since then, and would undo what the newer ones told.
+    pub(crate) fn received(&self, from: ServerId, first: u64, count: usize) -> Taken {
         let mut received = self.received.lock();
         let received = received.entry(from).or_default();
         let is_missing = first > received.notices + 1;
+        let outdated = usize::try_from((received.notices + 1).saturating_sub(first)).unwrap_or(usize::MAX).min(count);
         received.notices = received.notices.max(first.saturating_add(count as u64).saturating_sub(1));
-        is_missing
+        Taken { outdated, is_missing }
     }
 
     /// Takes how many notices a server says it has sent by this heartbeat. True if some are missing that it had sent a

@@ -16,7 +16,10 @@ use crate::{
                 leading::{Job, Lead},
                 route::Route,
             },
-            rpc::messages::{Done, Frame, Parcel, Refusal, Work},
+            rpc::{
+                messages::{Done, Frame, Parcel, Refusal, Work},
+                transport::Taken,
+            },
         },
     },
 };
@@ -150,10 +153,11 @@ impl<C: NodeClient> QuorumStore<C> {
     }
 
     fn take_notices(&self, from: ServerId, first: u64, notices: Vec<Notice>) {
-        if self.delivery.transport.received(from, first, notices.len()) {
+        let Taken { outdated, is_missing } = self.delivery.transport.received(from, first, notices.len());
+        if is_missing {
             self.notices_missed(from);
         }
-        for notice in notices {
+        for notice in notices.into_iter().skip(outdated) {
             notice.deliver_to(&*self.delivery.notices);
         }
     }
