@@ -198,7 +198,14 @@ fn persistence(facts: &Facts) -> Finding {
 
 fn replicas(facts: &Facts) -> Finding {
     let failover = format!("a failover forgets what the promoted replica had not received yet. {AFTERWARDS}");
-    let connected = facts.info_number("connected_slaves").unwrap_or(0);
+    let Some(connected) = facts.info_number("connected_slaves") else {
+        return Finding::warning(
+            "replicas",
+            "whether there are replicas could not be checked",
+            failover,
+            "make sure that min-replicas-to-write is 1 or more if a replica is ever promoted, and fence",
+        );
+    };
     let (least, lag) = (facts.setting_number("min-replicas-to-write"), facts.setting_number("min-replicas-max-lag"));
     let replicas = format!("{connected} {} connected", if connected == 1 { "replica" } else { "replicas" });
     let (least, lag) = match (least, lag) {

@@ -156,6 +156,8 @@ fn replicas_and_what_a_failover_forgets() {
     assert_found(&kept(11), "replicas", Severity::Error, "refuses writes");
     let unknown = Facts { settings: Err("NOPERM".to_owned()), ..one(0) };
     assert_found(&unknown, "replicas", Severity::Warning, "could not be checked");
+    let silent = Facts { info: Err("NOPERM".to_owned()), ..well() };
+    assert_found(&silent, "replicas", Severity::Warning, "whether there are replicas could not be checked");
 }
 
 #[test]

@@ -41,7 +41,7 @@ async fn judge(probe: &Probe, facts: Facts, keys: &Keys, is_only: bool) -> Resul
         probe.ask::<Vec<u8>>(&["GETRANGE", &keys.node(), "0", "15"]),
         probe.ask::<Option<Vec<u8>>>(&["GET", &keys.classic()]),
     )?;
-    let layout = layout_of(earlier, mark.ok().and_then(|mark| mark.try_into().ok()).map(u128::from_be_bytes));
+    let layout = layout_of(earlier, mark.map(|mark| mark.try_into().ok().map(u128::from_be_bytes)));
     let classic = prefix.as_ref().ok().and_then(|prefix| classic(prefix.as_deref()?, &keys.classic()));
     let facts = Facts { keeps_ttls: facts.keeps_ttls || classic.is_some(), ..facts };
     let refused = read.and(written).and(prefix).err();
@@ -50,8 +50,8 @@ async fn judge(probe: &Probe, facts: Facts, keys: &Keys, is_only: bool) -> Resul
     Ok(if is_only { judge_only_one(&facts, own) } else { judge_one_of_several(&facts, own) })
 }
 
-/// `store`: the id of the store that the node keeps, which its servers tell too.
-fn layout_of(earlier: Option<&str>, store: Option<u128>) -> Finding {
+/// `store`: the id of the store that the node keeps, which its servers tell too, or why it cannot be read.
+fn layout_of(earlier: Option<&str>, store: Result<Option<u128>, String>) -> Finding {
     if let Some(key) = earlier {
         return Finding::error(
             LAYOUT,
@@ -62,8 +62,16 @@ fn layout_of(earlier: Option<&str>, store: Option<u128>) -> Finding {
              min_token above the clock: it has to give it again",
         );
     }
-    let found = store.map_or("no locks yet".to_owned(), |id| format!("locks of this version, store {id:032x}"));
-    Finding::ok(LAYOUT, found)
+    match store {
+        Ok(None) => Finding::ok(LAYOUT, "no locks yet"),
+        Ok(Some(id)) => Finding::ok(LAYOUT, format!("locks of this version, store {id:032x}")),
+        Err(why) => Finding::warning(
+            LAYOUT,
+            format!("whether locks are here could not be checked ({why})"),
+            "locks of an earlier version could be granted a second time",
+            "see the check of the keys",
+        ),
+    }
 }
 
 /// Empty: servers are to share no keys.
@@ -166,10 +174,13 @@ mod tests {
 
     #[test]
     fn locks_of_an_earlier_version_are_an_error() {
-        assert_eq!([(None, None), (None, Some(1))].map(|(old, new)| layout_of(old, new).severity), [Severity::Ok; 2]);
+        assert_eq!([None, Some(1)].map(|store| layout_of(None, Ok(store)).severity), [Severity::Ok; 2]);
+        let unread = || Err("NOPERM no".to_owned());
         assert_eq!(
-            [(Some("fp:meta"), None), (Some("fp:meta"), Some(1))].map(|(old, new)| layout_of(old, new).severity),
-            [Severity::Error; 2]
+            [Ok(None), Ok(Some(1)), unread()].map(|store| layout_of(Some("fp:meta"), store).severity),
+            [Severity::Error; 3]
         );
+        let unknown = layout_of(None, unread());
+        assert!(unknown.severity == Severity::Warning && unknown.found.contains("NOPERM no"), "{unknown:?}");
     }
 }
