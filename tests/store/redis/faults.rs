@@ -34,7 +34,7 @@ async fn a_server_starts_without_redis_and_serves_when_redis_is_up() {
     server.client().acquire_lease(acquire_request("a", TTL)).await;
 }
 
-/// The examination of Redis asked its 18 questions one by one, and had 2 s: a server of a distant Redis never served.
+/// The examination of Redis asked its 17 questions one by one, and had 2 s: a server of a distant Redis never served.
 /// Found by an attack from outside.
 #[tokio::test]
 async fn a_server_of_a_distant_redis_serves() {
